@@ -74,10 +74,10 @@ fn run() -> Done<()> {
             let number = seed
                 .parse()
                 .map_err(|_| format!("'{seed}' is not a seed: write a number, as --seed 1"))?;
-            let tell = |time: Duration, name: &str, event: &str| {
+            let trace = |time: Duration, name: &str, event: &str| {
                 println!("{:>8.3} µs  {name:10}  {event}", time.as_nanos() as f64 / 1000.0);
             };
-            match lost_entry(number, true, tell)? {
+            match lost_entry(number, true, trace)? {
                 Some(index) => println!("seed {seed}: entry {index} was committed and is lost"),
                 None => println!("seed {seed}: every committed entry is there"),
             }
@@ -108,7 +108,7 @@ fn run() -> Done<()> {
 
 /// Runs a change of leaders; returns the first entry that was committed and is lost. Reports each
 /// event with its time and host.
-fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done<Option<usize>> {
+fn lost_entry(seed: u64, bug: bool, trace: impl Fn(Duration, &str, &str)) -> Done<Option<usize>> {
     let rack = Network::INSTANT.latency(Duration::from_micros(2)).jitter(Duration::from_micros(2));
     let config = SimConfig::new().devices(3).network(rack).step(true).seed(seed);
     let simulator = Simulator::new(config);
@@ -131,11 +131,11 @@ fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done
             sleeps[host] = now + Duration::from_nanos(chance.below(10_000));
             continue;
         }
-        let tell = |event: &str| tell(now, NAMES[host], event);
+        let trace = |event: &str| trace(now, NAMES[host], event);
         match host {
-            OLD => old.turn(&mut hosts[OLD], tell)?,
-            NEW => new.turn(&mut hosts[NEW], now >= begin, tell)?,
-            _ => follow(&mut hosts[FOLLOWER], tell)?,
+            OLD => old.turn(&mut hosts[OLD], trace)?,
+            NEW => new.turn(&mut hosts[NEW], now >= begin, trace)?,
+            _ => follow(&mut hosts[FOLLOWER], trace)?,
         }
         // Packets that are under way when the new leader knows the log still arrive.
         if new.log.is_some() && end > now + Duration::from_micros(100) {
@@ -143,7 +143,7 @@ fn lost_entry(seed: u64, bug: bool, tell: impl Fn(Duration, &str, &str)) -> Done
         }
     }
     assert_eq!(simulator.violations(), [], "the programs broke no rule of the device");
-    let log = new.log.ok_or("the new leader has not come to know the log")?;
+    let log = new.log.ok_or("the new leader has not read the log in time")?;
     Ok(old.committed.into_iter().find(|index| log[*index] != value(*index)))
 }
 
@@ -153,7 +153,7 @@ fn value(index: usize) -> u64 {
 }
 
 /// The entries of a log, in words.
-fn told(log: &[u64]) -> String {
+fn listing(log: &[u64]) -> String {
     match log.iter().filter(|entry| **entry != 0).count() {
         0 => "no entry".to_owned(),
         1 => "entry 0".to_owned(),
@@ -208,7 +208,7 @@ struct OldLeader {
 }
 
 impl OldLeader {
-    fn turn(&mut self, host: &mut Host, tell: impl Fn(&str)) -> Done<()> {
+    fn turn(&mut self, host: &mut Host, trace: impl Fn(&str)) -> Done<()> {
         for (wr_id, succeeded) in host.completed()? {
             if wr_id == RECEIVE {
                 continue;
@@ -217,11 +217,11 @@ impl OldLeader {
             // The leader has the entry itself, so one follower makes two.
             if succeeded && !self.committed.contains(&index) {
                 self.committed.push(index);
-                tell(&format!("entry {index} is in a second log: committed"));
+                trace(&format!("entry {index} is in a second log: committed"));
             }
             if !succeeded && !self.failed {
                 self.failed = true;
-                tell(&format!("the write of entry {index} is refused: leads no more"));
+                trace(&format!("the write of entry {index} is refused: leads no more"));
             }
         }
         if self.failed || self.appended - self.committed.len() >= WINDOW || self.appended == ENTRIES
@@ -257,12 +257,12 @@ struct NewLeader {
 }
 
 impl NewLeader {
-    fn turn(&mut self, host: &mut Host, begins: bool, tell: impl Fn(&str)) -> Done<()> {
+    fn turn(&mut self, host: &mut Host, begins: bool, trace: impl Fn(&str)) -> Done<()> {
         for (wr_id, succeeded) in host.completed()? {
             match wr_id {
                 RECEIVE if succeeded => {
                     self.agreed = true;
-                    tell("hears that the follower has stopped");
+                    trace("hears that the follower has stopped");
                     if !self.bug {
                         self.read(host)?;
                     }
@@ -270,7 +270,7 @@ impl NewLeader {
                 READ if succeeded => {
                     self.has_read = true;
                     let entries = Host::entries(&host.copy)?;
-                    tell(&format!("has read the follower's log: {}", told(&entries)));
+                    trace(&format!("has read the follower's log: {}", listing(&entries)));
                 }
                 // The receive on the stopped link is flushed.
                 RECEIVE => {}
@@ -281,18 +281,18 @@ impl NewLeader {
         if begins && !self.asked {
             self.asked = true;
             host.stop_taking(OLD)?;
-            tell("takes no more writes of the old leader, and asks the follower to do likewise");
+            trace("takes no more writes of the old leader, and asks the follower to do likewise");
             let link = host.link(FOLLOWER)?;
             link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
             if self.bug {
-                tell("reads the follower's log at once, without waiting for the answer");
+                trace("reads the follower's log at once, without waiting for the answer");
                 self.read(host)?;
             }
         }
         if self.agreed && self.has_read && self.log.is_none() {
             let (own, read) = (Host::entries(&host.log)?, Host::entries(&host.copy)?);
             let log: Vec<u64> = own.iter().zip(&read).map(|(own, read)| *own.max(read)).collect();
-            tell(&format!("leads with what is in either log: {}", told(&log)));
+            trace(&format!("leads with what is in either log: {}", listing(&log)));
             self.log = Some(log);
         }
         Ok(())
@@ -308,12 +308,12 @@ impl NewLeader {
 
 /// A turn of the other follower: once asked, it stops accepting writes of the old leader, and
 /// answers.
-fn follow(host: &mut Host, tell: impl Fn(&str)) -> Done<()> {
+fn follow(host: &mut Host, trace: impl Fn(&str)) -> Done<()> {
     for (wr_id, succeeded) in host.completed()? {
         if wr_id == RECEIVE && succeeded {
             host.stop_taking(OLD)?;
             let entries = Host::entries(&host.log)?;
-            tell(&format!("takes no more writes of the old leader: has {}", told(&entries)));
+            trace(&format!("takes no more writes of the old leader: has {}", listing(&entries)));
             let link = host.link(NEW)?;
             link.post(|batch| batch.wr(MESSAGE, SendFlags::SIGNALED).send().inline_data(b""))?;
         }

@@ -46,11 +46,11 @@ fn serve(mut listener: Listener, over: &AtomicBool) -> Result<(), Box<dyn Error 
     let cq = pd.context().create_cq(16).build()?;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let memory = pd.memory(BLOCKS as usize * BLOCK).access(access).register()?;
-    let told = memory.remote_slice(..)?.to_bytes();
+    let location = memory.remote_slice(..)?.to_bytes();
     while !over.load(Ordering::Acquire) {
         let Ok(request) = listener.next(Some(Duration::from_millis(10))) else { continue };
         let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
-        let mut connection = request.accept(qp, &told)?;
+        let mut connection = request.accept(qp, &location)?;
         while !over.load(Ordering::Acquire) && !connection.has_ended()? {
             thread::yield_now();
         }
@@ -140,7 +140,7 @@ impl Transfer {
                 self.done += done.len();
                 assert!(not_done.iter().all(|one| self.left.contains(&one.wr_id)));
                 self.left.clear();
-                Ok("the queue was flushed, and the connection is made anew")
+                Ok("the queue was flushed, and the connection is made again")
             }
             Err(error) => Err(error.into()),
         }
@@ -167,8 +167,8 @@ fn client(simulator: &Simulator) -> Done {
             session.reconnect(&kernel, ADDRESS, PATIENCE, &mut [&mut cq], connect, |_| {})?;
         }
         let connection = session.connection().ok_or("it is connected")?;
-        let told = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
-        let to = RemoteSlice::<u8>::from_bytes(told)?;
+        let location = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
+        let to = RemoteSlice::<u8>::from_bytes(location)?;
         let qp = connection.qp_mut();
         if case == 1 {
             // Takes the place of the signature error.

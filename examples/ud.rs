@@ -77,7 +77,7 @@ fn wait(cq: &mut CompletionQueue) -> Result<OwnedCompletion, Box<dyn Error>> {
 }
 
 fn main() -> ExitCode {
-    common::start("Datagrams: a server answers whoever writes to it.", run)
+    common::start("Datagrams: a server answers each client.", run)
 }
 
 fn run() -> Done {
@@ -95,7 +95,7 @@ fn run() -> Done {
 
         let (text, completion) = server.receive()?;
         let completion = completion.as_completion();
-        let sender = completion.src_qp().ok_or("a receive tells its sender")?;
+        let sender = completion.src_qp().ok_or("a receive names its sender")?;
         println!("server: {text:?} came from queue pair {sender:#x}");
         let mut header = [0; HEADER];
         server.inbox.read_at(0, &mut header)?;

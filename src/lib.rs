@@ -24,7 +24,8 @@
 //! // Each side needs to know where the other one is; between hosts, that is sent by other means.
 //! let mut near = pd.create_qp::<Rc>(&cq, &cq).build()?;
 //! let mut far = pd.create_qp::<Rc>(&cq, &cq).build()?;
-//! let (port, psn, options) = (context.local_port(1, None)?, Psn::default(), ConnectOptions::default());
+//! let (port, psn) = (context.local_port(1, None)?, Psn::default());
+//! let options = ConnectOptions::default();
 //! let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
 //! near.connect(&port, psn, &there, &options)?;
 //! far.connect(&port, psn, &here, &options)?;

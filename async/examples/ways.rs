@@ -172,11 +172,11 @@ fn by_task(runtime: &tokio::runtime::Runtime) -> Result<Sample> {
 }
 
 /// Does requests one after the other in this thread, which also runs the device.
-fn count(who: &str) -> Result<()> {
+fn count(task: &str) -> Result<()> {
     let bed = Bed::on(Simulator::new(SimConfig::new().step(true)))?;
     let context = bed.pd.context();
     let (to, sge) = (bed.memory.remote(2048..)?, bed.memory.sge(..64)?);
-    match who {
+    match task {
         "hand" => {
             let mut cq = context.create_cq(64).build()?;
             let mut qp = bed.connect(bed.pd.create_qp::<Rc>(&cq, &cq))?;
@@ -258,7 +258,7 @@ fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [] => {}
-        [first, who] if first == "count" => return count(who),
+        [first, task] if first == "count" => return count(task),
         _ => return Err("arguments: none, or count hand, or count pump".into()),
     }
     #[cfg(feature = "tokio")]

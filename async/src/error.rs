@@ -47,7 +47,7 @@ impl fmt::Display for Ended {
             ),
             Self::Elsewhere => f.write_str(
                 "the queue pair was not given back to its seat, which has another one or none: \
-                 return the queue pair that the seat has lent",
+                 return the queue pair that the seat passed to the closure",
             ),
             Self::Destroyed => f.write_str(
                 "the queue pair could not be flushed and was destroyed: it is not known what was \

@@ -52,13 +52,13 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
 
     /// Runs `work` on the queue pair. Fails if the queue pair could not be flushed when the hub was
     /// shut down, and was destroyed; and with [`Ended::Elsewhere`] if `work` leaves another queue
-    /// pair in its place: see [`Seat::lend`].
+    /// pair in its place: see [`Seat::with_owned`].
     ///
     /// Do not reset it with receives posted: a reset forgets them, and they never complete. If a
     /// queue pair is closed in this state, it is destroyed, and they fail with
     /// [`Ended::Destroyed`]; if it was reset and connected again, it waits for them forever.
     pub fn with<R>(&mut self, work: impl FnOnce(&mut QueuePair<T>) -> R) -> Result<R, Ended> {
-        self.lend(|mut qp| {
+        self.with_owned(|mut qp| {
             let done = work(&mut qp);
             (qp, done)
         })
@@ -71,7 +71,7 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
     /// with [`Ended::Elsewhere`], and the result of `work` is dropped. The seat keeps both: the
     /// next call passes the other queue pair to `work`, which may then return the right one. Posted
     /// requests keep their values until they complete, or until the hub ends.
-    pub fn lend<R>(
+    pub fn with_owned<R>(
         &mut self,
         work: impl FnOnce(QueuePair<T>) -> (QueuePair<T>, R),
     ) -> Result<R, Ended> {
@@ -88,19 +88,19 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
                 (qp, own)
             }
         };
-        let mut lent = Lent { shared, own, qp: None };
+        let mut borrowed = Borrowed { shared, own, qp: None };
         let (qp, done) = work(qp);
-        if lent.own.is_of(&qp) {
-            lent.qp = Some(qp);
+        if borrowed.own.is_of(&qp) {
+            borrowed.qp = Some(qp);
             return Ok(done);
         }
-        if lent.own.is_over() {
+        if borrowed.own.is_over() {
             return Ok(done);
         }
         // The queue pair may be part of it.
         drop(done);
         self.other = Some(qp);
-        drop(lent);
+        drop(borrowed);
         Err(shared.absent())
     }
 
@@ -140,14 +140,14 @@ impl<T: QueuePairTransport, K> Seat<T, K> {
 }
 
 /// A queue pair that is out of its seat. Dropping this records its return or its absence.
-struct Lent<'a, T: QueuePairTransport, K> {
+struct Borrowed<'a, T: QueuePairTransport, K> {
     shared: &'a Shared<T, K>,
     own: QueuePairLife,
     /// None if it was not returned: `work` panicked, or returned another.
     qp: Option<QueuePair<T>>,
 }
 
-impl<T: QueuePairTransport, K> Drop for Lent<'_, T, K> {
+impl<T: QueuePairTransport, K> Drop for Borrowed<'_, T, K> {
     fn drop(&mut self) {
         self.shared.give_back(self.qp.take(), &self.own);
     }

@@ -19,7 +19,7 @@ enum {
 #define TRANSPORT "rc_mlx5"
 
 /* A request with a completion callback. */
-struct told {
+struct request {
 	uct_completion_t completion;
 	struct ends *ends;
 	uint64_t wr_id;
@@ -37,7 +37,7 @@ struct ends {
 	uct_rkey_t rkey;
 	uint64_t remotes[ROUND];
 	uct_iov_t pieces[ROUND];
-	struct told told[ROUND];
+	struct request requests[ROUND];
 	uint64_t results[ROUND];
 	uint8_t bytes[PIECE];
 	unsigned length;
@@ -112,11 +112,11 @@ OPERATION int ucx_progress_empty(uct_iface_h iface)
 /* Fields of a completion that are read. */
 static void completed(uct_completion_t *completion)
 {
-	struct told *told = (void *)completion;
+	struct request *request = (void *)completion;
 
 	if (completion->status == UCS_OK)
-		told->ends->sum += told->wr_id;
-	told->ends->completed++;
+		request->ends->sum += request->wr_id;
+	request->ends->completed++;
 }
 
 static ucs_status_t received(void *arg, void *data, size_t length, unsigned flags)
@@ -131,34 +131,34 @@ static ucs_status_t received(void *arg, void *data, size_t length, unsigned flag
 
 /* Work before and after the operations. */
 
-static void tell(struct ends *e, uint64_t first)
+static void prepare_requests(struct ends *e, uint64_t first)
 {
 	e->completed = 0;
 	for (int k = 0; k < ROUND; k++) {
-		struct told *told = &e->told[k];
+		struct request *request = &e->requests[k];
 
-		told->completion.func = completed;
-		told->completion.count = 1;
-		told->completion.status = UCS_OK;
-		told->ends = e;
-		told->wr_id = first + k;
+		request->completion.func = completed;
+		request->completion.count = 1;
+		request->completion.status = UCS_OK;
+		request->ends = e;
+		request->wr_id = first + k;
 	}
 }
 
 static void prepare(void *state, uint64_t first, uint32_t calls)
 {
 	(void)calls;
-	tell(state, first);
+	prepare_requests(state, first);
 }
 
 static void prepare_completions(void *state, uint64_t first, uint32_t calls)
 {
 	struct ends *e = state;
 
-	tell(e, first);
+	prepare_requests(e, first);
 	for (uint32_t k = 0; k < calls; k++)
 		must(ucx_put_zcopy(e->ep, e->remotes[k], e->rkey, &e->pieces[k],
-				   &e->told[k].completion), "put_zcopy");
+				   &e->requests[k].completion), "put_zcopy");
 	settle(e->machine);
 }
 
@@ -177,12 +177,12 @@ static void finish(void *state, uint32_t calls)
 	must(count >= calls, "completions");
 }
 
-static void told(void *state, uint32_t calls)
+static void finish_requests(void *state, uint32_t calls)
 {
 	struct ends *e = state;
 
 	finish(e, calls);
-	must(e->completed == calls, "requests that told when they had completed");
+	must(e->completed == calls, "requests that reported their completion");
 }
 
 static void arrived(void *state, uint32_t calls)
@@ -215,11 +215,11 @@ static void nothing_polled(void *state, uint32_t calls)
 CALLS(put_short, 1, ucx_put_short(e->ep, e->remotes[k], e->rkey, e->bytes, e->length))
 CALLS(put_bcopy, 1, ucx_put_bcopy(e->ep, e->remotes[k], e->rkey, e->bytes))
 CALLS(put_zcopy, 1,
-      ucx_put_zcopy(e->ep, e->remotes[k], e->rkey, &e->pieces[k], &e->told[k].completion))
+      ucx_put_zcopy(e->ep, e->remotes[k], e->rkey, &e->pieces[k], &e->requests[k].completion))
 CALLS(am_short, 1, ucx_am_short(e->ep, i))
-CALLS(am_zcopy, 1, ucx_am_zcopy(e->ep, &e->pieces[k], &e->told[k].completion))
+CALLS(am_zcopy, 1, ucx_am_zcopy(e->ep, &e->pieces[k], &e->requests[k].completion))
 CALLS(fetch_add, 1,
-      ucx_fetch_add(e->ep, e->remotes[k], e->rkey, i, &e->results[k], &e->told[k].completion))
+      ucx_fetch_add(e->ep, e->remotes[k], e->rkey, i, &e->results[k], &e->requests[k].completion))
 CALLS(progress_one, 1, ucx_progress_one(e->iface))
 CALLS(progress_empty, 0, ucx_progress_empty(e->iface))
 
@@ -350,9 +350,9 @@ static void *open_ends(const struct bench_machine *machine, int single_threaded)
 
 static bench_cases ucx_cases = {
 	CASE("post_inline8", put_short, prepare, finish),
-	CASE("post_sge", put_zcopy, prepare, told),
+	CASE("post_sge", put_zcopy, prepare, finish_requests),
 	CASE("post_send", am_zcopy, prepare, arrived),
-	CASE("post_fetch_add", fetch_add, prepare, told),
+	CASE("post_fetch_add", fetch_add, prepare, finish_requests),
 	CASE("put_bcopy8", put_bcopy, prepare, finish),
 	CASE("am_short8", am_short, prepare, arrived),
 	CASE("poll1", progress_one, prepare_completions, polled),

@@ -44,7 +44,7 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
             return Ok(ExitCode::SUCCESS);
         }
         [what, cases @ ..] => (*what, cases),
-        [] => return Err("`mlx5-bench` alone tells how it is used".into()),
+        [] => return Err("wrong arguments: `mlx5-bench` alone prints its usage".into()),
     };
     match what {
         "count" | "instructions" => {
@@ -74,7 +74,7 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
             let all = all(&peers, &|case| wanted(cases, case));
             count::rounds(all.into_iter().flatten().collect());
         }
-        _ => return Err("`mlx5-bench` alone tells how it is used".into()),
+        _ => return Err("wrong arguments: `mlx5-bench` alone prints its usage".into()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -137,7 +137,7 @@ fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
 /// Prints the distribution of single operations' times, of all ways one after the other, and that
 /// of the clock, which is part of each time.
 fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
-    let tell = |name: &str, found: latency::Distribution| {
+    let report = |name: &str, found: latency::Distribution| {
         let numbers = found.percentiles.map(|time| format!("{time:.1}")).join("\t");
         println!("latency\t{name}\t{}\t{numbers}", found.samples);
         for (cause, count) in latency::Cause::ALL.iter().zip(found.causes) {
@@ -149,7 +149,7 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
             latency::sample(ROUND as usize, |_| true);
         }
     });
-    tell("nothing\tclock\tsingle", clock);
+    report("nothing\tclock\tsingle", clock);
     // The device's thread inherits the last core; operations run on the first.
     let device = cores::usable().last().map(|core| cores::pin(*core));
     let mut all: Vec<Round> = all(peers, wanted).into_iter().flatten().collect();
@@ -163,7 +163,7 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
         let found = latency::distribution(rounds, operations, DEPTH, |number| {
             (round.run)(number * ROUND);
         });
-        tell(&round.name(), found);
+        report(&round.name(), found);
     }
 }
 

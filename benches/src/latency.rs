@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_at_one_place_of_the_ring_is_a_slow_path() {
+    fn long_calls_at_one_position_of_the_ring_are_a_slow_path() {
         let rounds = vec![QUIET; 400];
         // Every fourth round starts a lap.
         let tail: Vec<Sample> = (0..20).map(|lap| sample(50, lap * 4, 63)).collect();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sampled_is_every_call_of_every_round() {
+    fn samples_cover_every_call_of_every_round() {
         let mut calls = 0;
         let found = distribution(3, 4, 256, |_| {
             if is_sampled() {

@@ -127,8 +127,8 @@ impl Connection {
     pub fn disconnect(&mut self) -> Result<(), Error> {
         let flushed = flush(&mut self.qp);
         // Notify the peer even if the flush failed.
-        let told = self.link.id.disconnect();
-        flushed.and(told)
+        let disconnected = self.link.id.disconnect();
+        flushed.and(disconnected)
     }
 
     /// Waits until the connection has ended, for at most `timeout`; `None` stands for no limit. If
@@ -231,8 +231,8 @@ impl Link {
             Ok(()) => {
                 let flushed = flush();
                 // Notify the peer even if the flush failed.
-                let told = self.id.disconnect();
-                flushed.and(told)
+                let disconnected = self.id.disconnect();
+                flushed.and(disconnected)
             }
             // A child must not record an end, and a connection that timed out may still end.
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Forked) => {

@@ -142,7 +142,8 @@ impl Error {
     pub(crate) fn rejected(operation: &'static str, rejection: Rejection) -> Self {
         let cause: Cow<'static, str> = match rejection.reason {
             reject_reason::INVALID_SERVICE_ID => {
-                "nobody listens there: check port and port space, and that the server runs".into()
+                "no program listens there: check port and port space, and that the server runs"
+                    .into()
             }
             reject_reason::CONSUMER_DEFINED => {
                 "the program at the other end rejected, or ended: its private data may say why"
@@ -233,7 +234,7 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
              that does not show, serve two RoCE devices (`devices=2,link=roce`) and bind the source \
              address",
         ),
-        Errno::ETIMEDOUT => (Unreachable, "nobody answers there: check address and links"),
+        Errno::ETIMEDOUT => (Unreachable, "no answer from that address: check address and links"),
         Errno::EIO => {
             (DeviceGone, "the device is gone: drop what belongs to it, and connect again")
         }
@@ -269,7 +270,9 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
 fn cause_of_event(operation: &'static str, errno: Errno) -> (ErrorKind, &'static str) {
     use ErrorKind::*;
     match (operation, errno) {
-        (_, Errno::ETIMEDOUT) => (Unreachable, "nobody answers there: check address and links"),
+        (_, Errno::ETIMEDOUT) => {
+            (Unreachable, "no answer from that address: check address and links")
+        }
         ("resolve_addr", _) => {
             (Unreachable, "the address cannot be resolved: see `ip route` and `ip neighbour`")
         }
@@ -343,18 +346,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_says_whether_nobody_listens_or_the_program_refused() {
+    fn rejection_distinguishes_no_listener_from_refusal_by_the_program() {
         let rejected = |reason| {
             let rejection = Rejection { reason, private_data: PrivateData::default() };
             Error::rejected("connect", rejection).to_string()
         };
-        assert!(rejected(reject_reason::INVALID_SERVICE_ID).contains("nobody listens"));
+        assert!(rejected(reject_reason::INVALID_SERVICE_ID).contains("no program listens"));
         assert!(rejected(reject_reason::CONSUMER_DEFINED).contains("the program"));
         assert!(rejected(99).contains("99"));
     }
 
     #[test]
-    fn what_an_errno_means_depends_on_what_was_tried() {
+    fn meaning_of_an_errno_depends_on_the_call() {
         let text = |operation, errno| Error::kernel(operation, errno).to_string();
         assert!(text("bind", Errno::EACCES).contains("1024"));
         assert!(!text("accept", Errno::EACCES).contains("1024"));

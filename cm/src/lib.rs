@@ -17,7 +17,8 @@
 //! use std::{net::SocketAddr, thread};
 //!
 //! # type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-//! # let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]));
+//! # let config = mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]);
+//! # let simulator = mlx5_sim::Simulator::new(config);
 //! # let kernel = simulator.kernel();
 //! /// A queue pair on the device that the connection manager chose.
 //! fn queue_pair(device: &mlx5::Device) -> Result<QueuePair<Rc>> {

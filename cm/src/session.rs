@@ -51,7 +51,8 @@ pub enum SessionState {
 /// # use mlx5_cm as cm;
 /// # use std::{net::SocketAddr, thread, time::Duration};
 /// # type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-/// # let simulator = mlx5_sim::Simulator::new(mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]));
+/// # let config = mlx5_sim::SimConfig::new().ports([mlx5_sim::PortConfig::ROCE]);
+/// # let simulator = mlx5_sim::Simulator::new(config);
 /// # let kernel = simulator.kernel();
 /// # let mut listener = cm::Listener::bind_on(kernel.clone(), "10.0.0.1:7472")?;
 /// # let address: SocketAddr = listener.local_addr()?;
@@ -175,7 +176,7 @@ impl Session {
     /// Returns the queue pair, unless the device is gone, and the requests that were not done and
     /// are not reported yet: those of a failed [`Session::stop`] or [`Session::reconnect`].
     /// Requests that are still posted on the queue pair are not among them.
-    #[must_use = "the requests are told here for the last time"]
+    #[must_use = "the requests are reported here for the last time"]
     pub fn into_queue_pair(self) -> (Option<QueuePair<Rc>>, Vec<NotDone>) {
         let qp = match self.state {
             State::Idle(qp) | State::Stopping(qp) => Some(qp),

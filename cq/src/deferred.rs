@@ -117,7 +117,7 @@ mod tests {
     use alloc::sync::Arc;
 
     #[test]
-    fn a_value_is_released_once_the_counter_has_come_to_its_end() {
+    fn value_is_released_once_the_counter_passes_its_end() {
         let deferred = Deferred::default();
         let value = Arc::new(());
         deferred.push(10, Arc::clone(&value));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_back_or_waits_is_found() {
+    fn withheld_and_waiting_values_are_found() {
         let deferred = Deferred::default();
         for number in [3, 5, 7] {
             deferred.push(number, number);

@@ -23,7 +23,7 @@ use core::ptr::NonNull;
 use mlx5_doorbell::{CompletionQueueRecord, barrier};
 use mlx5_prm::cqe::{Cqe, CqeOpcode, DESCRIPTOR, FORMAT_MASK, OPCODE_SHIFT, OWNER, SOLICITED};
 use mlx5_prm::signature::SignatureErrorCqe;
-use strides::Lent;
+use strides::PollState;
 
 /// Offset of the last four bytes of a descriptor: counter, signature, and opcode with ownership
 /// bit.
@@ -87,7 +87,7 @@ pub struct Ring<Q> {
     /// Resize CQEs that are still expected.
     resizes: u32,
     /// The state of a [`StridePoll`].
-    lent: Lent,
+    poll_state: PollState,
     /// Empty polls left until [`Ring::found_nothing`] returns true.
     countdown: u32,
 }
@@ -215,7 +215,7 @@ impl<Q: Queue> Ring<Q> {
             end: end_of(&ring_buffer, first),
             run: Run::new(state.compression()),
             resizes: 0,
-            lent: Lent::not(first),
+            poll_state: PollState::not(first),
             countdown: u32::MAX,
             stride: state.stride(),
             step: 1,
@@ -263,7 +263,7 @@ impl<Q: Queue> Ring<Q> {
     /// Clears the cached queues. Must be called before destroyed queues are freed.
     pub fn clear_cached_queues(&mut self) {
         (self.sent, self.received) = (Self::NOTHING_CACHED, Self::NOTHING_CACHED);
-        self.lent.forget_queue();
+        self.poll_state.forget_queue();
     }
 
     /// Returns the cached queues, which the poller may use again without another lookup.
@@ -286,7 +286,7 @@ impl<Q: Queue> Ring<Q> {
     /// [`Ring::publish`].
     ///
     /// `None` means that there is none, or that [`Ring::corruption`] is set.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline(always)]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         match self.next_fast() {
@@ -591,7 +591,7 @@ impl<Q> fmt::Debug for Poll<'_, Q> {
 
 impl<Q: Queue> Poll<'_, Q> {
     /// As [`Ring::next_fast`].
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline(always)]
     pub fn next(&mut self) -> Next<'_> {
         let found = self.ring.look(&mut self.next);

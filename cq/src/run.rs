@@ -163,7 +163,7 @@ impl Run {
         };
         let number = if rest == 1 { 1 } else { CHUNK.min(rest - 1) };
         self.expanded = number as u32;
-        let arrays = Arrays { state, first: self.first, told: self.before as usize };
+        let arrays = Arrays { state, first: self.first, returned: self.before as usize };
         let (title, places) = (self.title, &mut entries[..number]);
         if title.op_own >> OPCODE_SHIFT == CqeOpcode::Requester as u8 {
             let mut last = title;
@@ -220,7 +220,7 @@ impl Run {
 struct Arrays<'a> {
     state: &'a RingState,
     first: u32,
-    told: usize,
+    returned: usize,
 }
 
 impl Arrays<'_> {
@@ -228,21 +228,21 @@ impl Arrays<'_> {
     /// for the other fields.
     #[inline(always)]
     fn expand(self, mut entries: &mut [Entry], title: Cqe, mut set: impl FnMut(u64, &mut Entry)) {
-        let mut told = self.told;
+        let mut returned = self.returned;
         // `black_box` keeps it in memory, so that it is copied with vector loads.
         let title = Entry(words(title));
         let title = core::hint::black_box(&title);
         let bytes = u64::from_le(title.0[COUNT / 8]) & u64::from(u32::MAX);
         while !entries.is_empty() {
-            let place = told % MINI_CQES;
+            let place = returned % MINI_CQES;
             let (now, later) = entries.split_at_mut(entries.len().min(MINI_CQES - place));
             // The arrays are in slots 1, 8, 16 and so on.
-            let array = match told - place {
+            let array = match returned - place {
                 0 => 1,
                 behind => behind as u32,
             };
             let array = self.state.descriptor(self.first.wrapping_add(array)).cast::<u64>();
-            told += now.len();
+            returned += now.len();
             for (mini, entry) in (place..).zip(now) {
                 // SAFETY: eight aligned bytes of a slot of the ring that belongs to the run.
                 let mini = u64::from_le(unsafe { array.add(mini).read_volatile() });

@@ -111,7 +111,7 @@ pub(crate) fn retire<Q: Queue>(
         {
             // SAFETY: a descriptor, which the device does not write before the consumer index that
             // passes the CQE is published. Any bytes are a valid value.
-            let told = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
+            let list_cqe = unsafe { descriptor.cast::<TagListCqe>().read_volatile() };
             let event = TagEvent::from_bits(entry.app_op)?;
             // Inline data would take the place of the fields of a match.
             if Format::of(entry.op_own) == Format::Inline32
@@ -123,8 +123,8 @@ pub(crate) fn retire<Q: Queue>(
                 event,
                 place: entry.app_info.get(),
                 counter,
-                success: told.success.get() & TagListCqe::SUCCESS != 0,
-                phase: told.hw_phase_cnt.get(),
+                success: list_cqe.success.get() & TagListCqe::SUCCESS != 0,
+                phase: list_cqe.hw_phase_cnt.get(),
             }
         }
         CqeOpcode::ResponderWriteImm

@@ -46,7 +46,7 @@ fn one_thread_at_a_time_has_the_value_of_a_lock() {
         for _ in 0..TIMES {
             let mut both = lock.lock();
             both.0 += 1;
-            assert_eq!(both.0, both.1 + 1, "nobody else was in between");
+            assert_eq!(both.0, both.1 + 1, "another thread was in the section");
             both.1 += 1;
         }
     });

@@ -41,7 +41,7 @@ fn rule(ip: Ipv4Addr, port: u16) -> Rule {
 
 /// Counts and times of the echo.
 #[derive(Default)]
-struct Told {
+struct Statistics {
     echoed: u64,
     /// Packets with a wrong checksum, or with more headers than the rule has.
     dropped: u64,
@@ -51,7 +51,7 @@ struct Told {
     shortest: Option<u64>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} datagrams echoed, {} dropped", self.echoed, self.dropped)?;
         match self.shortest {
@@ -61,7 +61,7 @@ impl fmt::Display for Told {
     }
 }
 
-impl Told {
+impl Statistics {
     fn arrived(&mut self, at: u64) {
         let before = std::mem::replace(&mut self.arrived, at);
         if before != 0 {
@@ -83,12 +83,16 @@ fn is_good(packet: &Packet<'_>) -> bool {
 
 /// Sends back the packets of a burst with addresses and ports exchanged. The checksums stay right,
 /// since they are sums of the same words.
-fn echo(queue: &mut EthernetQueue, clock: &Clock, told: &mut Told) -> Result<(), EthernetError> {
+fn echo(
+    queue: &mut EthernetQueue,
+    clock: &Clock,
+    statistics: &mut Statistics,
+) -> Result<(), EthernetError> {
     let relation = clock.now().ok();
     queue.receive(|mut packets| {
         while let Some(mut packet) = packets.next() {
             if !is_good(&packet) {
-                told.dropped += 1;
+                statistics.dropped += 1;
                 continue;
             }
             let arrived = packet.completion().timestamp();
@@ -97,9 +101,9 @@ fn echo(queue: &mut EthernetQueue, clock: &Clock, told: &mut Told) -> Result<(),
                 before[one..one + length].swap_with_slice(&mut after[..length]);
             }
             packet.send();
-            told.echoed += 1;
+            statistics.echoed += 1;
             if let Some((relation, cycles)) = relation.zip(arrived) {
-                told.arrived(relation.nanoseconds(cycles));
+                statistics.arrived(relation.nanoseconds(cycles));
             }
         }
     })
@@ -119,18 +123,18 @@ fn run() -> Done {
     let clock = context.clock()?;
     let mut queue = context.create_ethernet_queue(port).build()?;
     let _rule = queue.attach(&rule(arguments.ip, arguments.port))?;
-    let (mut told, mut last) = (Told::default(), Instant::now());
+    let (mut statistics, mut last) = (Statistics::default(), Instant::now());
     loop {
-        echo(&mut queue, &clock, &mut told)?;
+        echo(&mut queue, &clock, &mut statistics)?;
         if last.elapsed() > Duration::from_secs(1) {
-            println!("{told}");
+            println!("{statistics}");
             last = Instant::now();
         }
     }
 }
 
 /// Sends datagrams to an echo at the other end of the simulated wire.
-fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Error>> {
+fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Statistics, Box<dyn Error>> {
     let wire = Wire::new()?;
     let clock = wire.far.clock()?;
     let mut server = wire.far.create_ethernet_queue(1).checksums(false).build()?;
@@ -139,19 +143,19 @@ fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Erro
     let there = End { mac: [2, 0, 0, 0, 0, 2], ip: arguments.ip.octets(), port: arguments.port };
     let mut client = wire.near.create_ethernet_queue(1).build()?;
     let _answered = client.attach(&rule(here.ip.into(), here.port))?;
-    let mut told = Told::default();
+    let mut statistics = Statistics::default();
     for number in 0..datagrams {
         let data = format!("datagram {number}, which comes back");
         send(&mut client, &datagram(here, there, data.as_bytes()))?;
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut answer = None;
         while answer.is_none() {
-            echo(&mut server, &clock, &mut told)?;
+            echo(&mut server, &clock, &mut statistics)?;
             client.receive(|packets| {
                 packets.for_each(|packet| answer = Some((is_good(&packet), packet.to_vec())));
             })?;
             if Instant::now() > deadline {
-                return Err(format!("no answer to datagram {number}: {told}").into());
+                return Err(format!("no answer to datagram {number}: {statistics}").into());
             }
             std::thread::yield_now();
         }
@@ -163,7 +167,7 @@ fn simulated(arguments: &Arguments, datagrams: u64) -> Result<Told, Box<dyn Erro
             return Err(format!("a wrong answer: {answer:02x?}").into());
         }
     }
-    Ok(told)
+    Ok(statistics)
 }
 
 #[cfg(test)]
@@ -172,8 +176,11 @@ mod tests {
 
     #[test]
     fn every_datagram_comes_back_and_its_time_is_known() {
-        let told = simulated(&Arguments::parse_from(["udp_echo"]), 200).unwrap();
-        assert_eq!((told.echoed, told.dropped), (200, 0));
-        assert!(told.arrived > 0 && told.shortest.is_some_and(|least| least > 0), "{told}");
+        let statistics = simulated(&Arguments::parse_from(["udp_echo"]), 200).unwrap();
+        assert_eq!((statistics.echoed, statistics.dropped), (200, 0));
+        assert!(
+            statistics.arrived > 0 && statistics.shortest.is_some_and(|least| least > 0),
+            "{statistics}"
+        );
     }
 }

@@ -213,7 +213,7 @@ impl Client<'_> {
             let value = self.get(key)?.value;
             let (first, _) = value.split_once(';').unwrap_or_default();
             if value != format!("{first};").repeat(12) {
-                return Err(format!("{key} has a value that nobody put: {value}").into());
+                return Err(format!("{key} has a value that no client put: {value}").into());
             }
         }
         Ok(format!("{rounds} puts and gets, {} torn reads done again", self.torn))
@@ -227,7 +227,7 @@ fn with_server(
     work: impl FnOnce(&mut Client<'_>) -> Outcome<String>,
 ) -> Outcome {
     let (site, mut end) = at.call(kernel)?;
-    let (table, mailbox) = (end.told(0)?, end.told(1)?);
+    let (table, mailbox) = (end.peer_region(0)?, end.peer_region(1)?);
     let memory = site.pd.allocate(SLOT)?;
     println!("{}", work(&mut Client { end: &mut end, memory, table, mailbox, torn: 0 })?);
     Ok(())

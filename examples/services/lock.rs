@@ -211,7 +211,7 @@ fn session(
     work: impl FnOnce(&mut Locker<'_>) -> Outcome,
 ) -> Outcome {
     let (site, mut end) = at.call(kernel)?;
-    let (found, locks) = (site.pd.allocate(8)?, end.told(0)?);
+    let (found, locks) = (site.pd.allocate(8)?, end.peer_region(0)?);
     let number = end.said().get(RemoteSlice::<u8>::BYTES..).and_then(<[u8]>::first_chunk);
     let number = u32::from_be_bytes(*number.ok_or("there is no number")?);
     work(&mut Locker { end: &mut end, found: &found, locks, number })

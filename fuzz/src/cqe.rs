@@ -83,7 +83,7 @@ impl Flow {
 
     /// Records a completion of this request; returns whether the request belongs to this queue
     /// pair.
-    fn told(&mut self, wr_id: u64) -> bool {
+    fn complete(&mut self, wr_id: u64) -> bool {
         if self.receives.remove(&wr_id) {
             return true;
         }
@@ -169,26 +169,26 @@ impl Ring {
 
     /// Polls in one of the possible ways.
     fn poll(&mut self, numbers: &mut Numbers, flows: &mut [Flow]) -> Result<usize, PollError> {
-        let mut told = |wc: &WorkCompletion<'_>| {
+        let mut check = |wc: &WorkCompletion<'_>| {
             read(wc);
-            let outstanding = flows.iter_mut().any(|flow| flow.told(wc.wr_id()));
-            assert!(outstanding, "told of a request that is not outstanding: {wc:?}");
+            let outstanding = flows.iter_mut().any(|flow| flow.complete(wc.wr_id()));
+            assert!(outstanding, "a completion of a request that is not outstanding: {wc:?}");
         };
         let max = numbers.below(20);
         match numbers.below(3) {
-            0 => self.cq.poll(max, |wc| told(&wc)),
+            0 => self.cq.poll(max, |wc| check(&wc)),
             1 => {
                 let mut completions = self.cq.completions()?;
                 for _ in 0..max {
                     let Some(wc) = completions.next() else { break };
-                    told(&wc);
+                    check(&wc);
                 }
                 completions.finish()
             }
             _ => {
                 let mut out = vec![OwnedCompletion::default(); max];
                 let count = self.cq.poll_into(&mut out)?;
-                out[..count].iter().for_each(|wc| told(&wc.as_completion()));
+                out[..count].iter().for_each(|wc| check(&wc.as_completion()));
                 Ok(count)
             }
         }
@@ -323,7 +323,7 @@ fn stays(
             ring.write(place, &bytes(&good));
         }
     }
-    assert!(ring.cq.is_ready(), "there is something to tell: why there is no more");
+    assert!(ring.cq.is_ready(), "the reason for the end is still to be reported");
 }
 
 /// After good entries comes one that no correct device writes: the poll reports the good ones, and
@@ -348,8 +348,9 @@ fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mu
         3 => {
             // A slot, in any lap, that was not posted to or whose request was already reported.
             bad = make(numbers.pick(&[CqeOpcode::ResponderSend, CqeOpcode::ResponderError]), 0);
-            let (lap, told) = (numbers.below(0x800) as u16 * RING, numbers.below(4) as u16);
-            let slot = if told < good { told } else { 3 + numbers.below(RING as usize - 3) as u16 };
+            let (lap, counter) = (numbers.below(0x800) as u16 * RING, numbers.below(4) as u16);
+            let slot =
+                if counter < good { counter } else { 3 + numbers.below(RING as usize - 3) as u16 };
             bad.wqe_counter.set(lap + slot);
         }
         4 => {
@@ -364,15 +365,15 @@ fn due(numbers: &mut Numbers, simulator: &Simulator, ring: &mut Ring, flows: &mu
         }
     }
     ring.push(bytes(&bad));
-    let mut told = 0;
+    let mut polled = 0;
     let error = (0..100).find_map(|_| match ring.poll(numbers, flows) {
         Ok(count) => {
-            told += count;
+            polled += count;
             None
         }
         Err(error) => Some(error),
     });
     let error = error.expect("what no correct device writes is an error");
-    assert_eq!(told, usize::from(good), "what came before is told");
+    assert_eq!(polled, usize::from(good), "what came before is reported");
     stays(numbers, simulator, ring, &flows[flow], error);
 }

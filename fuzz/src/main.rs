@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_once_is_not_found_again() {
+    fn fault_found_once_is_not_found_again() {
         for (name, seed) in PINNED {
             let target = TARGETS.iter().find(|target| target.name == *name).expect(name);
             assert_eq!(once(target, *seed), Ok(()), "{name} --seed {seed}");

@@ -104,7 +104,8 @@ fn set_route(vector: &mut AddressVector, grh: &GlobalRoute, flag: u32) {
 /// Posting copies the address vector into the WQE; the handle may be dropped right after.
 ///
 /// ```no_run
-/// # use mlx5::{ConnectOptions, Endpoint, LocalPort, ProtectionDomain, QueuePair, SendFlags, transport::Ud};
+/// # use mlx5::{ConnectOptions, Endpoint, LocalPort, ProtectionDomain, QueuePair, SendFlags};
+/// # use mlx5::transport::Ud;
 /// # fn f(pd: &ProtectionDomain, qp: &mut QueuePair<Ud>, port: &LocalPort, to: &Endpoint)
 /// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let options = ConnectOptions::default();

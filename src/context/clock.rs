@@ -218,7 +218,7 @@ mod tests {
     };
 
     #[test]
-    fn timestamps_before_and_after_the_update_are_told_apart() {
+    fn timestamps_before_and_after_the_update_are_distinguished() {
         assert_eq!(RELATION.nanoseconds(5000), 1_000_000);
         assert_eq!(RELATION.nanoseconds(5123), 1_000_123);
         assert_eq!(RELATION.nanoseconds(4900), 999_900);

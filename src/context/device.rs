@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_device_is_told_what_was_passed_over() {
+    fn error_without_device_names_the_devices_passed_over() {
         let node = Skipped {
             uverbs: "uverbs7".into(),
             path: "class/infiniband_verbs/uverbs7/dev".into(),

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guid_is_told_in_four_groups() {
+    fn guid_is_printed_in_four_groups() {
         let guid = Guid::from([0x00, 0x02, 0xc9, 0x03, 0, 0x1a, 0xbc, 0xde]);
         assert_eq!(guid.to_string(), "0002:c903:001a:bcde");
         assert_eq!(guid, Guid(0x0002_c903_001a_bcde));

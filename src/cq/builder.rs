@@ -326,7 +326,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         let deferred = Arc::new(Deferred::default());
         ring.on_skipped_receive(give_back(&deferred));
         let keys = Arc::clone(&context.signed_keys);
-        ring.on_signature_error(Box::new(move |entry| keys.tell(entry)));
+        ring.on_signature_error(Box::new(move |entry| keys.report(entry)));
         let inner = Arc::new(CqInner {
             watch: context.watch(Watched::Completions(attention, CqId(id))),
             context: Arc::clone(context),

@@ -156,7 +156,7 @@ impl fmt::Debug for Completions<'_> {
 
 impl Completions<'_> {
     /// Returns the next completion, if there is one.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         let next = self.queue.ring.next();

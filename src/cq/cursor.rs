@@ -99,7 +99,7 @@ impl CompletionCursor {
     /// Returns the next completion (`ibv_next_poll`). `None` if there is none, or if no poll was
     /// started. The poll continues: a later call may find a completion.
     #[inline(always)]
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     pub fn next(&mut self) -> Option<WorkCompletion<'_>> {
         if self.count == 0 {
             return None;

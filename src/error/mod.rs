@@ -295,8 +295,8 @@ fn usual_cause(operation: &'static str, errno: Errno) -> (ErrorKind, &'static st
         }
         Errno::ETIMEDOUT if resolving => (
             Kernel,
-            "nobody answered at the peer's address (RoCE; does ping reach it?), or the firmware did \
-             not answer in time",
+            "no answer from the peer's address (RoCE; does ping reach it?), or the firmware did not \
+             answer in time",
         ),
         Errno::ENETUNREACH | Errno::EHOSTUNREACH if resolving => (
             Kernel,
@@ -372,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_nobody_answers_at_is_not_the_firmwares_fault() {
+    fn unanswered_address_is_not_the_firmwares_fault() {
         for verb in ["modify_qp", "create_ah"] {
             let silent = Error::kernel(verb, Errno::ETIMEDOUT).to_string();
-            assert!(silent.contains("at the peer's address"), "{silent}");
+            assert!(silent.contains("no answer from the peer's address"), "{silent}");
             let unreachable = Error::kernel(verb, Errno::ENETUNREACH).to_string();
             assert!(unreachable.contains("no route to the peer's address"), "{unreachable}");
         }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_kernel_is_told_which_would_do() {
+    fn error_of_an_old_kernel_names_the_version_needed() {
         let error = Error::probe("open_device", ProbeError::TooOld);
         assert_eq!(error.kind(), ErrorKind::KernelTooOld);
         assert!(error.to_string().contains(OLDEST_KERNEL));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_give_back_comes_back_once() {
+    fn buffers_returned_by_threads_come_back_once() {
         let (buffers, free) = buffers(64);
         let mut slots: Vec<Slot> = std::iter::from_fn(|| free.pop()).collect();
         std::thread::scope(|scope| {

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_of_some_packets_of_a_run_leaves_the_others_in_flight() {
+    fn device_that_completes_part_of_a_run_leaves_the_rest_in_flight() {
         let (mode, mut in_flight) = (Thousands::default(), InFlight::new::<Thousands>(8));
         let burst = packets(&[1000, 1064, 1128, 1500, 1999, 2000, 2064, 2900]);
         // Three times, so that the ring wraps.

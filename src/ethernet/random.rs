@@ -323,14 +323,14 @@ fn run(seed: u64) -> [u32; 3] {
     let mut shared = world.striding(&near.queue);
     let (mut device, mut counts) = (Completer::new(&world.simulator, &shared.queue), [0; 3]);
     for _ in 0..ROUNDS {
-        let tell = |_: &mut World, used: &mut Used<Single>| {
+        let complete_packets = |_: &mut World, used: &mut Used<Single>| {
             let mut device = used.device.borrow_mut();
             (0..device.random.below(6)).for_each(|_| device.complete(false));
         };
         let (which, before) = (world.random.below(3), [near.failed, far.failed, shared.failed]);
         match which {
-            0 => world.call(&mut near, tell),
-            1 => world.call(&mut far, tell),
+            0 => world.call(&mut near, complete_packets),
+            1 => world.call(&mut far, complete_packets),
             _ => world.call(&mut shared, |world, used| {
                 counts[2] += complete_strides(world, used, &mut device);
             }),

@@ -31,7 +31,7 @@ impl<'q, M: Mode> Packets<'q, M> {
     }
 
     /// Returns the next packet, if one has arrived.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items cannot borrow from it")]
     #[inline]
     pub fn next(&mut self) -> Option<Packet<'_, M>> {
         // SAFETY: the returned packet borrows `self` mutably, so completion and slot are not used

@@ -697,7 +697,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_of_impossible_strides_makes_no_packet() {
+    fn device_that_reports_impossible_strides_makes_no_packet() {
         // Beyond the end, no strides, and strides before those that are taken.
         for (first, count) in [(0, 9), (8, 1), (7, 2), (u16::MAX, 1), (3, 0), (2, 1), (0, 8)] {
             let simulator = simulator();
@@ -763,14 +763,14 @@ pub(super) mod tests {
         assert_eq!(keep(&mut queue), Ok(()));
         assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
         assert_eq!(queue.receiver.work_queue.posted(), 1);
-        assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+        assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
         assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
         // Returned buffers are posted, whatever error sending has.
         kept.clear();
         assert_eq!(queue.receive(|_| ()), Ok(()));
         assert_eq!(queue.receiver.work_queue.posted(), 3);
         assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
-        assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
+        assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending reports it");
     }
 
     #[test]
@@ -944,7 +944,7 @@ pub(super) mod tests {
                     assert_eq!(queue.counts().bad, 1 + u64::from(number));
                 }
                 assert_eq!(queue.receiver.work_queue.posted(), 0);
-                assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+                assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
                 assert!(sends(&simulator, &mut queue), "it sends");
             }
         }
@@ -1038,7 +1038,7 @@ pub(super) mod tests {
         }
 
         /// Lets the device complete some packets, if there are strides.
-        fn tell(&mut self) {
+        fn complete_packets(&mut self) {
             let Self { queue, random, device, .. } = self;
             let mut left = queue.receiver.work_queue.posted() * Self::STRIDES - device.taken;
             for _ in 0..random.below(48) {
@@ -1121,7 +1121,7 @@ pub(super) mod tests {
             println!("seed {seed}");
             let mut traffic = Traffic::new(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
             for _ in 0..120 {
-                traffic.tell();
+                traffic.complete_packets();
                 while traffic.burst() != 0 {
                     traffic.check();
                 }

@@ -26,7 +26,7 @@ fn a_restart_that_fails_twice_gives_each_buffer_back_once() {
     let mut frames: Vec<Frame> = (0..4).map(|_| queue.frame().unwrap()).collect();
     simulator.inject(0, Fault::OverrunCq(queue.recv_cq.cqn()));
     let events = context.async_events();
-    assert!(events.next().unwrap().is_some(), "the device tells of the overrun");
+    assert!(events.next().unwrap().is_some(), "the device reports the overrun");
     for _ in 0..2 {
         queue.restart().expect_err("a completion queue that has overrun");
     }
@@ -71,7 +71,7 @@ fn a_queue_whose_restart_failed_does_not_sleep() {
     queue.restart().expect_err("it leaves RESET no more");
     assert_eq!(changes.load(Relaxed), 2);
     // Without a limit the test would hang if the queue waited.
-    assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to be told");
+    assert!(queue.wait(Some(Duration::from_secs(10))).unwrap(), "there is something to report");
     assert!(!queue.arm().unwrap(), "no event comes");
     let error = queue.receive(|mut packets| assert!(packets.next().is_none())).unwrap_err();
     assert!(matches!(error, EthernetError::Post(_)), "{error}");
@@ -87,7 +87,7 @@ fn stepped() -> Simulator {
 }
 
 /// Lets the device complete a packet of 60 bytes, in the receive with this counter.
-fn tell(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
+fn complete_receive(simulator: &Simulator, queue: &EthernetQueue, counter: u16) {
     let mut engine = simulator.fabric().lock();
     let device = engine.device_mut(0);
     let number = queue.qp.qp_num();
@@ -126,7 +126,7 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
 
     let (mut kept, mut counter) = (Vec::new(), 0);
     let mut keep = |queue: &mut EthernetQueue| {
-        tell(&simulator, queue, counter);
+        complete_receive(&simulator, queue, counter);
         counter += 1;
         queue.receive(|packets| packets.for_each(|packet| kept.push(packet.keep())))
     };
@@ -135,19 +135,19 @@ fn an_error_of_sending_is_one_of_receiving_only_while_no_buffer_can_be_posted() 
     assert!(!queue.wait(Some(Duration::ZERO)).unwrap(), "packets may arrive, and none has");
     assert!(matches!(keep(&mut queue), Err(EthernetError::Poll(_))));
     assert_eq!(posted(&queue), 0);
-    assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to be told");
+    assert!(queue.wait(Some(Duration::ZERO)).unwrap(), "there is something to report");
     assert!(matches!(queue.receive(|_| ()), Err(EthernetError::Poll(_))));
     // Returned buffers are posted, whatever error sending has.
     kept.pop();
     assert_eq!(queue.receive(|_| ()), Ok(()));
     assert_eq!(posted(&queue), 1);
     assert!(!queue.wait(Some(Duration::ZERO)).unwrap());
-    assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending tells it");
+    assert!(matches!(queue.send([]), Err(EthernetError::Poll(_))), "sending reports it");
 }
 
 /// The device still writes to the receive that it names, which must not become a packet.
 #[test]
-fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
+fn device_that_reports_a_receive_before_its_turn_makes_no_packet() {
     for (counters, good) in
         [(&[0, 1, 2][..], 3), (&[1], 0), (&[0, 1, 3], 2), (&[0, 0], 1), (&[7], 0)]
     {
@@ -159,7 +159,7 @@ fn a_device_that_tells_of_a_receive_before_its_turn_makes_no_packet() {
         queue.qp().raw_parts().unwrap();
         let all = queue.qp.caps().max_recv_wr - queue.qp.free_receives();
         for counter in counters {
-            tell(&simulator, &queue, *counter);
+            complete_receive(&simulator, &queue, *counter);
         }
         let mut found = 0;
         queue.receive(|packets| packets.for_each(|_| found += 1)).unwrap();
@@ -185,7 +185,7 @@ fn a_packet_is_sent_if_it_has_a_header_and_dropped_and_counted_if_not() {
         let context = crate::devices_on(simulator.kernel()).unwrap().remove(0).open().unwrap();
         let builder = context.create_ethernet_queue(1).receives(8).frames(4).sends(8);
         let mut queue = builder.build().unwrap();
-        tell(&simulator, &queue, 0);
+        complete_receive(&simulator, &queue, 0);
         let burst = |packets: Packets<'_, Single>| packets.for_each(|p| p.send_resized(length));
         queue.receive(burst).unwrap();
         assert_eq!((queue.sending(), queue.counts().not_sent), (sent, not_sent));
@@ -212,7 +212,7 @@ fn packets_of_a_burst_are_dropped_and_counted_where_sending_has_failed() {
     };
     let before = here(&queue);
     for counters in [0..2, 2..3] {
-        counters.for_each(|counter| tell(&simulator, &queue, counter));
+        counters.for_each(|counter| complete_receive(&simulator, &queue, counter));
         let burst = queue.receive(|packets| packets.for_each(|packet| packet.send()));
         assert!(matches!(burst, Err(EthernetError::Poll(_))));
     }
@@ -268,10 +268,10 @@ fn a_frame_of_a_queue_that_cannot_be_stopped_does_not_go_home() {
 }
 
 #[test]
-fn counts_are_told_in_words() {
+fn counts_are_printed_in_words() {
     let counts = Counts { received: 9, bad: 1, sent: 8, failed: 2, not_sent: 3, starved: 4 };
-    let told = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
-    assert_eq!(counts.to_string(), told);
+    let expected = "9 received, 1 bad; 8 sent, 2 failed, 3 not sent; starved 4 times";
+    assert_eq!(counts.to_string(), expected);
 }
 
 /// Lets the device complete every posted receive, and keeps the packets.
@@ -287,7 +287,7 @@ fn packets_in_all_receives(simulator: &Simulator, queue: &mut EthernetQueue) -> 
     keep(queue);
     let mut counter = (before - posted(queue)) as u16;
     while posted(queue) != 0 {
-        tell(simulator, queue, counter);
+        complete_receive(simulator, queue, counter);
         counter += 1;
         keep(queue);
     }
@@ -372,7 +372,7 @@ fn bursts_that_are_leaked_do_not_fill_the_completion_queue() {
     let mut queue = builder.build().unwrap();
     let rounds = 3 * queue.recv_cq.capacity() as u16;
     for counter in 0..rounds {
-        tell(&simulator, &queue, counter);
+        complete_receive(&simulator, &queue, counter);
         let found = queue.receive(|mut packets| {
             let found = packets.next().is_some();
             std::mem::forget(packets);
@@ -434,7 +434,7 @@ fn a_queue_one_of_whose_halves_failed_unnoticed_is_restarted() {
             }
             queue.restart().unwrap();
             assert!(sends(&simulator, &mut queue));
-            tell(&simulator, &queue, 0);
+            complete_receive(&simulator, &queue, 0);
             assert_eq!(queue.receive(|packets| packets.for_each(|packet| drop(packet))), Ok(()));
         }
     }

@@ -354,18 +354,22 @@ impl Drop for MatcherInner {
 impl Matcher {
     /// Drops the packets that have these values.
     pub fn drop_packets(&self, value: &MatchFields) -> Result<FlowRule, Error> {
-        self.to_nobody(value, MatcherFlowFlags::DROP)
+        self.without_target(value, MatcherFlowFlags::DROP)
     }
 
     /// Lets the packets that have these values pass all rules of programs with a priority, to the
     /// network interface and to default rules.
     pub fn pass_on(&self, value: &MatchFields) -> Result<FlowRule, Error> {
-        self.to_nobody(value, MatcherFlowFlags::DEFAULT_MISS)
+        self.without_target(value, MatcherFlowFlags::DEFAULT_MISS)
     }
 
-    fn to_nobody(&self, value: &MatchFields, flags: MatcherFlowFlags) -> Result<FlowRule, Error> {
+    fn without_target(
+        &self,
+        value: &MatchFields,
+        flags: MatcherFlowFlags,
+    ) -> Result<FlowRule, Error> {
         self.inner.context.check(CREATE)?;
-        let target = Target::Nobody(Arc::clone(&self.inner.context));
+        let target = Target::Untargeted(Arc::clone(&self.inner.context));
         self.rule(value, target, command::Destination::Flags(flags), None)
     }
 

@@ -28,7 +28,7 @@ enum Target {
     Queue(Arc<QpInner>),
     Hash(Arc<HashInner>),
     /// Its packets reach no queue pair.
-    Nobody(Arc<Inner>),
+    Untargeted(Arc<Inner>),
 }
 
 impl Target {
@@ -36,7 +36,7 @@ impl Target {
         match self {
             Self::Queue(inner) => &inner.context,
             Self::Hash(inner) => &inner.context,
-            Self::Nobody(context) => context,
+            Self::Untargeted(context) => context,
         }
     }
 
@@ -44,7 +44,7 @@ impl Target {
         match self {
             Self::Queue(inner) => inner.live_handle(CREATE),
             Self::Hash(inner) => inner.live(CREATE),
-            Self::Nobody(_) => Err(Error::invalid(CREATE, "there is no queue pair".into())),
+            Self::Untargeted(_) => Err(Error::invalid(CREATE, "there is no queue pair".into())),
         }
     }
 }

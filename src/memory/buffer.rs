@@ -182,7 +182,7 @@ impl<B: Buffer> BufferRegion<B> {
             return Err(DestroyError::new(self, error));
         }
         let Some(parts) = self.parts.take() else {
-            unreachable!("whoever takes the parts ends the region")
+            unreachable!("taking the parts ends the region")
         };
         // SAFETY: the parts are those of the buffer, and were not used before. The device no longer
         // has the region, and only `self`, which ends here, accesses its memory.

@@ -131,7 +131,8 @@ fn messages(operation: &'static str, region: &MemoryRegion, stride: usize) -> Re
 /// # let mut cq = context.create_cq(16).build()?;
 /// # let mut near = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(32).build()?;
 /// # let mut far = pd.create_qp::<Rc>(&cq, &cq).build()?;
-/// # let (port, psn, options) = (context.local_port(1, None)?, Psn::default(), ConnectOptions::default());
+/// # let (port, psn) = (context.local_port(1, None)?, Psn::default());
+/// # let options = ConnectOptions::default();
 /// # let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
 /// # near.connect(&port, psn, &there, &options)?;
 /// # far.connect(&port, psn, &here, &options)?;

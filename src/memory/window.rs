@@ -57,8 +57,10 @@ impl WindowKind for TypeTwo {
 /// A window of type 2 is bound by a request in a batch:
 ///
 /// ```no_run
-/// # use mlx5::{Access, MemoryRegion, ProtectionDomain, QueuePair, SendFlags, transport::Rc, window::TypeTwo};
-/// # fn f(pd: &ProtectionDomain, mr: &MemoryRegion, qp: &mut QueuePair<Rc>) -> Result<(), Box<dyn std::error::Error>> {
+/// # use mlx5::{Access, MemoryRegion, ProtectionDomain, QueuePair, SendFlags, transport::Rc};
+/// # use mlx5::window::TypeTwo;
+/// # fn f(pd: &ProtectionDomain, mr: &MemoryRegion, qp: &mut QueuePair<Rc>)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let mut window = pd.alloc_mw::<TypeTwo>()?;
 /// let binding = window.binding(mr, 0..4096, Access::REMOTE_READ)?;
 /// let mut batch = qp.wr_start();
@@ -454,7 +456,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn whoever_shows_a_key_does_not_wait_for_it_and_a_panic_does_not_hide_it() {
+    fn printing_a_key_does_not_wait_for_its_lock_and_a_panic_does_not_hide_it() {
         let keys = Keys::new(5, |_| ());
         keys.ask(6);
         let held = keys.lock();

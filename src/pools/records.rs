@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_that_tells_of_a_fork_is_kept_apart() {
+    fn fork_word_has_a_page_of_its_own() {
         let file = Memory::default();
         let records = Slots::new(&file).unwrap();
         assert!(!records.wiped());

@@ -31,7 +31,7 @@ impl SignedKeys {
 
     /// Reports a signature error CQE to the key that it names. If the key no longer exists, the
     /// error is dropped, because no code can query it.
-    pub(crate) fn tell(&self, entry: &SignatureErrorCqe) {
+    pub(crate) fn report(&self, entry: &SignatureErrorCqe) {
         let key = self.lock().get(&(entry.mkey.get() >> 8)).cloned();
         if let Some(key) = key {
             key.signature_error(entry);

@@ -116,7 +116,8 @@ impl AnyQueuePair {
     /// [`QueuePair::wr_start`].
     ///
     /// ```no_run
-    /// # use mlx5::{AnyQueuePair, BatchError, Data, Operation, RemoteAddress, SendFlags, SendWr, Sge};
+    /// # use mlx5::{AnyQueuePair, BatchError, Data, Operation, RemoteAddress, SendFlags, Sge};
+    /// # use mlx5::SendWr;
     /// # fn f(qp: &mut AnyQueuePair, to: RemoteAddress, sge: Sge) -> Result<(), BatchError> {
     /// let mut batch = qp.wr_start();
     /// let (operation, data) = (Operation::RdmaWrite(to), Data::Sges(&[sge]));

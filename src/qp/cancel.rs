@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_on_while_a_proof_is_held() {
+    fn no_request_is_posted_while_a_proof_is_held() {
         let epoch = DrainEpoch::default();
         let proof = epoch.prove(|| Ok(0)).unwrap();
         let held = epoch.lock_valid(&proof).unwrap();

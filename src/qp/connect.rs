@@ -187,7 +187,8 @@ impl<T: Connected> QueuePair<T> {
     /// ```no_run
     /// # use mlx5::{ConnectOptions, Context, ProtectionDomain, QueuePair, transport::Rc};
     /// # use std::net::TcpStream;
-    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>) -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
     /// let stream = TcpStream::connect("server:4791")?;
     /// qp.connect_over(&stream, &context.local_port(1, None)?, &ConnectOptions::default())?;
     /// # Ok(())

@@ -87,7 +87,7 @@ pub(crate) struct QpInner {
     memory: Mutex<Option<(QueueBuffer, RecordSlot, SendUar)>>,
     /// Whether something other than the queues may write to the rings: the device, or a program
     /// that has their addresses.
-    lent: AtomicBool,
+    has_other_writer: AtomicBool,
     /// Whether the queue pair may have left RESET. Before that, nothing is posted.
     started: AtomicBool,
     send_cq: Arc<CqInner>,
@@ -155,7 +155,7 @@ impl QpInner {
     /// Ranges of the buffer that may have been written, if only the queues write the rings. The
     /// device reads both rings, and writes neither.
     fn written(&self) -> Option<[Range<usize>; 2]> {
-        if self.lent.load(Relaxed) {
+        if self.has_other_writer.load(Relaxed) {
             return None;
         }
         if !self.started.load(Relaxed) {
@@ -413,7 +413,8 @@ impl<T: QueuePairTransport> QueuePair<T> {
     ///
     /// ```no_run
     /// # use mlx5::{CompletionQueue, Error, PollError, ProtectionDomain, transport::Rc};
-    /// # fn f(pd: &ProtectionDomain, cq: &mut CompletionQueue) -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn f(pd: &ProtectionDomain, cq: &mut CompletionQueue)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
     /// let mut connections = Vec::new();
     /// for index in 0..64 {
     ///     connections.push(pd.create_qp::<Rc>(cq, cq).user_tag(index).build()?);

@@ -20,16 +20,16 @@ pub struct PacketObjects {
 }
 
 impl PacketObjects {
-    pub(crate) fn new(told: &CreateQpResp) -> Self {
-        let mask = CreateQpRespMask::from_bits_retain(told.comp_mask);
+    pub(crate) fn new(answer: &CreateQpResp) -> Self {
+        let mask = CreateQpRespMask::from_bits_retain(answer.comp_mask);
         let number = |bit, number| if mask.contains(bit) { number } else { 0 };
         Self {
-            tirn: number(CreateQpRespMask::TIRN, told.tirn),
-            tisn: number(CreateQpRespMask::TISN, told.tisn),
-            rqn: number(CreateQpRespMask::RQN, told.rqn),
-            sqn: number(CreateQpRespMask::SQN, told.sqn),
+            tirn: number(CreateQpRespMask::TIRN, answer.tirn),
+            tisn: number(CreateQpRespMask::TISN, answer.tisn),
+            rqn: number(CreateQpRespMask::RQN, answer.rqn),
+            sqn: number(CreateQpRespMask::SQN, answer.sqn),
             tir_icm_addr: match mask.contains(CreateQpRespMask::TIR_ICM_ADDR) {
-                true => told.tir_icm_addr,
+                true => answer.tir_icm_addr,
                 false => 0,
             },
         }

@@ -33,7 +33,7 @@ impl ControlHalf {
         let Some((buffer, slot, uar)) = &*memory else {
             return Err(Error::invalid(VERB, "the queue pair was destroyed".into()));
         };
-        inner.lent.store(true, Relaxed);
+        inner.has_other_writer.store(true, Relaxed);
         let layout = inner.receive_layout;
         // SAFETY: the buffer holds both rings, the send ring from this offset on.
         let send = unsafe { buffer.as_non_null().byte_add(inner.send_offset) };

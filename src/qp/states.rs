@@ -299,7 +299,8 @@ impl Purger {
 /// let memory = pd.memory(4096).access(Access::LOCAL_WRITE | Access::REMOTE_WRITE).register()?;
 /// let mut near = pd.create_qp::<Rc>(&cq, &cq).max_inline_data(8).build()?;
 /// let mut far = pd.create_qp::<Rc>(&cq, &cq).build()?;
-/// let (port, psn, options) = (context.local_port(1, None)?, Psn::default(), ConnectOptions::default());
+/// let (port, psn) = (context.local_port(1, None)?, Psn::default());
+/// let options = ConnectOptions::default();
 /// let (here, there) = (near.endpoint(&port, psn, &options), far.endpoint(&port, psn, &options));
 /// near.connect(&port, psn, &there, &options)?;
 /// far.connect(&port, psn, &here, &options)?;

@@ -20,8 +20,10 @@ const NO_USER_INDEX: u32 = 0xff_ffff;
 /// neither posts nor polls. Messages go to the shared receive queue of its domain that they name.
 ///
 /// ```no_run
-/// # use mlx5::{CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, ProtectionDomain, Psn};
-/// # fn f(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, port: &LocalPort, sender: &Endpoint)
+/// # use mlx5::{CompletionQueue, ConnectOptions, Context, Endpoint, LocalPort, ProtectionDomain};
+/// # use mlx5::Psn;
+/// # fn f(context: &Context, pd: &ProtectionDomain, cq: &CompletionQueue, port: &LocalPort,
+/// #     sender: &Endpoint)
 /// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let domain = context.open_xrcd()?;
 /// let srq = pd.create_srq(64).xrc(&domain, cq).build()?;

@@ -124,7 +124,7 @@ impl SharedReceiveQueue {
     ///             queue.lock().unwrap().repost(faulted);
     ///         }
     ///     };
-    ///     // Nobody polls yet: afterwards, this would wait for a poll that waits for the lock.
+    ///     // No thread polls yet: later, this would wait for a poll that waits for the lock.
     ///     shared.lock().unwrap().on_page_fault(Some(Box::new(repost)));
     ///     shared
     /// }

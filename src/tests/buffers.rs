@@ -194,7 +194,7 @@ fn a_buffer_comes_back_from_a_device_that_is_gone() {
 }
 
 #[test]
-fn a_buffer_is_lent_as_a_slice_where_the_device_may_not_write() {
+fn buffer_is_borrowed_as_a_slice_where_the_device_may_not_write() {
     let (_simulator, pd) = domain();
     let mut region = pd.register(vec![1_u8; 10], Access::REMOTE_READ).unwrap();
     region.write_at(3, &[9]).unwrap();

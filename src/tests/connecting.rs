@@ -95,7 +95,7 @@ fn a_side_waits_until_its_peer_has_connected() {
 }
 
 #[test]
-fn what_is_not_a_peer_is_refused() {
+fn malformed_peer_is_refused() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     let (mut qp, cq, port) = queue_pair(&context);

@@ -162,7 +162,7 @@ fn a_completion_queue_shows_its_number_size_and_what_waits() {
 }
 
 #[test]
-fn a_locked_handle_says_so_and_nobody_waits() {
+fn debug_output_of_a_locked_handle_says_so_and_does_not_wait() {
     let two = two();
     let near = two.near.into_shared();
     let control = near.lock_control();
@@ -194,7 +194,7 @@ fn a_writer_may_use_the_queue_that_it_writes_of() {
 }
 
 #[test]
-fn what_belongs_to_a_device_that_is_gone_says_so() {
+fn debug_output_of_a_gone_devices_objects_says_so() {
     let mut two = two();
     two.send(2);
     let device = two.simulator.kernel();

@@ -97,7 +97,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
         "Clone this repository by the address of the page that you read this on (`git clone ADDRESS mlx5`), and go to the folder\n(`cd mlx5`), which is \"the checkout\" below.\n",
         "\"The checkout\" below is a clone of the repository.\n",
     ),
-    ("In the checkout, `cargo xtask pictures` draws both pictures anew.\n\n", ""),
+    ("In the checkout, `cargo xtask pictures` draws both pictures again.\n\n", ""),
     (
         " In the checkout:\n\n```sh\ncargo run -p mlx5-cli -- pingpong\n",
         "\n\n```sh\ncargo install mlx5-cli\nmlx5 pingpong\n",
@@ -158,7 +158,7 @@ fn the_page_for_a_registry_is_the_readme_with_links_that_hold_there() {
     for pair in paragraphs.windows(2) {
         let needs = NEEDS.iter().find(|command| pair[1].contains(**command));
         let says = pair.iter().any(|text| text.to_lowercase().contains("in the checkout"));
-        assert!(needs.is_none() || says, "{needs:?} for those who have no checkout: {}", pair[1]);
+        assert!(needs.is_none() || says, "{needs:?} for readers without a checkout: {}", pair[1]);
     }
     // A sentence that introduces a picture must not remain without it.
     for pair in paragraphs.windows(2).filter(|pair| pair[0].ends_with(':')) {
@@ -241,7 +241,7 @@ fn every_program_of_the_guide_is_compiled_and_run() {
             programs += 1;
             // A whole program must run; one without `main` would only be compiled.
             let is_whole = program.starts_with("use ") && program.contains("\nfn ");
-            assert!(!is_whole || program.contains("fn main()"), "{name}: nobody calls {program}");
+            assert!(!is_whole || program.contains("fn main()"), "{name}: no test calls {program}");
             let include = [format!("\"{name}\""), format!("/{name}\"")];
             assert!(include.iter().any(|text| tested.contains(text)), "{name} is not included");
         }

@@ -15,13 +15,13 @@ fn a_port_that_goes_down_and_up_says_so() {
     assert_eq!(events.wait(None), Ok(Some(AsyncEvent::PortError(1))));
     simulator.set_port_active(0, 1, true);
     simulator.run_until_idle();
-    let told: Vec<AsyncEvent> = std::iter::from_fn(|| events.next().unwrap()).collect();
-    assert!(told.contains(&AsyncEvent::PortActive(1)), "{told:?}");
+    let reported: Vec<AsyncEvent> = std::iter::from_fn(|| events.next().unwrap()).collect();
+    assert!(reported.contains(&AsyncEvent::PortActive(1)), "{reported:?}");
     assert!(!context.is_gone());
 }
 
 #[test]
-fn each_context_is_told() {
+fn each_context_gets_the_event() {
     let simulator = Simulator::new(infiniband());
     let contexts = [open(&simulator), open(&simulator)];
     simulator.set_port_active(0, 1, false);
@@ -51,18 +51,18 @@ fn a_device_that_is_taken_away_says_so_once_and_is_gone_then() {
 }
 
 #[test]
-fn whoever_calls_first_notices_that_the_device_was_taken_away() {
+fn first_call_after_removal_reports_the_device_gone() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     simulator.remove_device(0);
-    assert!(!context.is_gone(), "nobody looked");
+    assert!(!context.is_gone(), "no call has looked");
     let error = context.alloc_pd().unwrap_err();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::DeviceGone, Some(Errno::EIO)));
     assert!(context.is_gone());
 }
 
 #[test]
-fn whoever_polls_in_vain_finds_out_too() {
+fn empty_poll_after_removal_reports_the_device_gone() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     context.inner.check_alive();
@@ -77,7 +77,7 @@ fn whoever_polls_in_vain_finds_out_too() {
 }
 
 #[test]
-fn a_channel_has_a_descriptor_and_nothing_to_tell_at_first() {
+fn new_channel_has_a_descriptor_and_no_event() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     let channel = context.create_comp_channel().unwrap();
@@ -89,7 +89,7 @@ fn a_channel_has_a_descriptor_and_nothing_to_tell_at_first() {
 }
 
 #[test]
-fn what_a_gone_device_still_has_can_be_dropped() {
+fn objects_of_a_gone_device_can_be_dropped() {
     let simulator = Simulator::new(roce());
     let context = open(&simulator);
     let pd = context.alloc_pd().unwrap();

@@ -334,7 +334,7 @@ fn a_work_queue_has_a_ring_a_record_and_an_index() {
 
 /// The kernel of this test derives the number of a work queue from its handle.
 #[test]
-fn objects_tell_the_kernels_handles_and_the_devices_numbers() {
+fn objects_report_the_kernels_handles_and_the_devices_numbers() {
     let simulator = Simulator::new(roce());
     let bed = Bed::new(&simulator, ABLE);
     let (pd, cq) = bed.queues();
@@ -475,7 +475,7 @@ fn a_hash_names_its_fields_and_its_key() {
 }
 
 #[test]
-fn what_cannot_be_spread_is_refused_by_name_without_a_call() {
+fn impossible_hash_is_refused_by_name_without_a_call() {
     use RxHashFields as Fields;
     let simulator = Simulator::new(roce());
     let bed = Bed::new(&simulator, ABLE);
@@ -668,7 +668,7 @@ fn actions_follow_the_headers() {
 }
 
 #[test]
-fn what_could_not_be_read_before_the_last_rule_ended_is_an_error_until_another_counts() {
+fn counter_unreadable_when_its_last_rule_ended_is_an_error_until_another_counts() {
     let simulator = Simulator::new(roce());
     let bed = Bed::new(&simulator, ABLE);
     let (pd, cq) = bed.queues();

@@ -44,7 +44,7 @@ fn a_device_that_is_pulled_out_again_and_again_leaves_no_memory() {
 /// Closing the file destroys every object, whatever the kernel answered before; nothing earlier
 /// does.
 #[test]
-fn what_the_kernel_would_not_destroy_goes_when_the_context_closes() {
+fn object_that_the_kernel_would_not_destroy_is_freed_when_the_context_closes() {
     let simulator = Simulator::new(infiniband());
     let refused = [method::MR_DESTROY, method::QP_DESTROY, method::SRQ_DESTROY, method::CQ_DESTROY];
     let kernel = Altered::new(simulator.kernel(), move |call| {
@@ -138,7 +138,7 @@ fn memory_that_an_allocator_would_use_again_is_never_given_back() {
 
 /// A failed call may have been carried out: the memory that it named is kept and not reused.
 #[test]
-fn memory_that_a_failed_call_may_have_told_the_device_of_is_kept() {
+fn memory_that_a_failed_call_may_have_passed_to_the_device_is_kept() {
     for errno in [Errno::EFAULT, Errno::EIO, Errno::ETIMEDOUT] {
         let simulator = Simulator::new(infiniband());
         let kernel = Altered::new(simulator.kernel(), |call| call.pass());

@@ -58,7 +58,7 @@ fn parts_are_named_with_address_length_and_key() {
 }
 
 #[test]
-fn a_range_outside_is_told_as_people_write_it() {
+fn error_prints_an_outside_range_in_rust_syntax() {
     let (_simulator, pd) = domain();
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let region = pd.memory(4096).access(access).register().unwrap();
@@ -128,7 +128,7 @@ fn an_entry_longer_than_the_device_takes_is_refused() {
 }
 
 #[test]
-fn a_slice_is_lent_only_of_what_the_device_may_not_write() {
+fn slice_is_borrowed_only_from_memory_that_the_device_may_not_write() {
     let (_simulator, pd) = domain();
     let mut constant = pd.memory(10).access(Access::REMOTE_READ).register().unwrap();
     constant.write_at(3, b"abc").unwrap();

@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 #[test]
-fn a_device_is_listed_with_what_sysfs_tells() {
+fn device_is_listed_with_its_attributes_from_sysfs() {
     let simulator = Simulator::new(infiniband().model(Model::ConnectX6).devices(2));
     let devices = devices_on(simulator.kernel()).unwrap();
     let names: Vec<&str> = devices.iter().map(Device::name).collect();
@@ -127,7 +127,7 @@ fn objects_may_be_dropped_in_any_order() {
 }
 
 #[test]
-fn what_others_need_is_not_destroyed() {
+fn domain_in_use_is_not_destroyed() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     let pd = context.alloc_pd().unwrap();
@@ -194,8 +194,8 @@ fn without(simulator: &Simulator, what: UcontextRespMask) -> Context {
         if call.method == method::GET_CONTEXT {
             let answer = call.output(attr::uhw::OUT);
             let mask = &mut answer[offset_of!(AllocUcontextResp, comp_mask)..][..4];
-            let told = u32::from_ne_bytes(mask.try_into().expect("four bytes"));
-            mask.copy_from_slice(&(told & !what.bits()).to_ne_bytes());
+            let reported_bits = u32::from_ne_bytes(mask.try_into().expect("four bytes"));
+            mask.copy_from_slice(&(reported_bits & !what.bits()).to_ne_bytes());
         }
         Ok(())
     });
@@ -209,7 +209,7 @@ fn pipelined(context: &Context) -> Result<(), Error> {
 }
 
 #[test]
-fn what_the_kernel_cannot_do_is_not_said_of_the_device() {
+fn error_names_the_kernel_when_the_device_is_capable() {
     let simulator = Simulator::new(infiniband());
     assert_eq!(pipelined(&open(&simulator)), Ok(()));
     let old = without(&simulator, UcontextRespMask::SQD2RTS);
@@ -230,7 +230,7 @@ fn what_the_kernel_cannot_do_is_not_said_of_the_device() {
 }
 
 #[test]
-fn what_needs_devx_says_so_by_the_name_of_the_operation() {
+fn operation_without_devx_is_refused_by_its_name() {
     let simulator = Simulator::new(infiniband().devx(false));
     let context = open(&simulator);
     let pd = context.alloc_pd().unwrap();

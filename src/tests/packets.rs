@@ -301,7 +301,7 @@ fn a_device_without_raw_packets_says_what_was_forgotten() {
 }
 
 #[test]
-fn what_the_device_lacks_is_refused_by_name_without_a_call() {
+fn missing_capability_is_refused_by_name_without_a_call() {
     let simulator = Simulator::new(roce());
     let none = Says { raw_packet_caps: 0, max_tso: 0, rates: (0, 0, 0), ..ABLE };
     let (context, kernel) = context(&simulator, none);

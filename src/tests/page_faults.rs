@@ -49,7 +49,7 @@ fn post(srq: &Mutex<SharedReceiveQueue>, wr_ids: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_receive_that_meets_a_page_fault_is_told_and_its_message_comes_again() {
+fn receive_that_meets_a_page_fault_is_reported_and_its_message_comes_again() {
     let (mut bed, srq) = faulty(2);
     let mut pair = bed.pair(Some(&srq.lock().unwrap()));
     post(&srq, 0..3);
@@ -97,7 +97,7 @@ fn polling_goes_on_behind_a_panic_of_what_posted_a_request_again() {
 
 /// A request is not lost, whatever the function returns.
 #[test]
-fn a_function_that_posts_nothing_has_the_page_fault_told() {
+fn page_fault_is_reported_when_the_handler_posts_nothing() {
     let (mut bed, srq) = faulty(1);
     let mut pair = bed.pair(Some(&srq.lock().unwrap()));
     let asked = Arc::new(AtomicU32::new(0));
@@ -171,7 +171,7 @@ fn a_queue_with_tags_takes_no_function_that_posts_again() {
 }
 
 #[test]
-fn who_has_not_the_queue_makes_queue_pairs_that_take_from_it() {
+fn clone_of_a_shared_queue_builds_queue_pairs_that_take_from_it() {
     let (mut bed, srq) = faulty(0);
     let control = srq.lock().unwrap().control();
     let mut owner = Arc::into_inner(srq).unwrap().into_inner().unwrap();

@@ -194,7 +194,7 @@ fn another_part_of_a_context_reaches_its_objects_and_does_not_end_them() {
 }
 
 #[test]
-fn what_is_imported_has_to_exist() {
+fn import_of_a_missing_object_is_refused() {
     let (simulator, context, pd) = domain();
     let part = part_of(&simulator, &context);
     // SAFETY: no domain has this handle.

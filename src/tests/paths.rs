@@ -55,8 +55,11 @@ fn a_path_that_cannot_be_is_refused_before_the_kernel_is_asked() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
     assert_eq!(simulator.calls(), calls);
-    let nobody: Gid = Ipv6Addr::LOCALHOST.into();
-    assert!(pd.create_ah(&AhAttr::roce(1, nobody, 255)).is_err(), "an empty place of the table");
+    let unassigned: Gid = Ipv6Addr::LOCALHOST.into();
+    assert!(
+        pd.create_ah(&AhAttr::roce(1, unassigned, 255)).is_err(),
+        "an empty place of the table"
+    );
 }
 
 /// A GRH or an IPv6 header, as the device writes it before a datagram sent to `own`.
@@ -71,7 +74,7 @@ fn header(next_header: u8, own: Gid, sender: Gid) -> [u8; 40] {
 }
 
 #[test]
-fn a_datagram_tells_the_way_back() {
+fn datagram_reports_its_return_path() {
     let (_simulator, context, pd) = domain(infiniband());
     let own = context.query_gid(1, 0).unwrap().gid;
     let sender: Gid = "fe80::5".parse().unwrap();

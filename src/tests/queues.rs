@@ -31,7 +31,7 @@ fn queue_pairs_of_a_queue_that_is_never_polled_do_not_pile_up() {
 
 /// The kernel's limits may be nonsense.
 #[test]
-fn a_completion_queue_is_no_longer_than_its_counter_can_tell() {
+fn completion_queue_is_no_longer_than_its_counter() {
     let simulator = Simulator::new(infiniband());
     let context = open(&simulator);
     for entries in [1 << 23, u32::MAX / 2, u32::MAX] {

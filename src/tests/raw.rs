@@ -337,7 +337,7 @@ fn only_a_register_of_its_own_may_be_written_to_by_blueflame() {
 }
 
 #[test]
-fn the_free_requests_of_a_shared_queue_are_told() {
+fn shared_queue_reports_its_free_requests() {
     let mut bed = Bed::new();
     let mut srq = bed.pd.create_srq(7).build().unwrap();
     let found = |srq: &mut SharedReceiveQueue| {

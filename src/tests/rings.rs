@@ -180,7 +180,7 @@ fn a_ring_is_zero_whatever_the_queue_before_it_wrote() {
 
 /// The rings of a program that posts itself.
 #[test]
-fn what_a_program_wrote_by_itself_is_zeroed() {
+fn ring_memory_that_a_program_wrote_is_zeroed() {
     let (bed, mut random) = (Bed::new(), Random(1));
     let builder = bed.pd.create_qp::<Rc>(&bed.cq, &bed.cq);
     let qp = builder.max_send_wr(200).max_recv_wr(300).build().unwrap();

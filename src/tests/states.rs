@@ -133,7 +133,7 @@ impl Bed {
 }
 
 #[test]
-fn quiescing_a_queue_pair_of_packets_tells_its_receives() {
+fn quiescing_a_raw_packet_queue_pair_reports_its_receives() {
     let simulator = Simulator::new(SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true));
     let context = open(&simulator);
     let pd = context.alloc_pd().unwrap();
@@ -150,8 +150,8 @@ fn quiescing_a_queue_pair_of_packets_tells_its_receives() {
     let (mut qp, other) = (make(), make());
     let mut not_done = qp.quiesce(&mut [&mut cq], |_| {}).unwrap();
     not_done.sort_by_key(|request| request.wr_id);
-    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.receive)).collect();
-    assert_eq!(told, [(0, true), (1, true), (2, true)]);
+    let reported: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.receive)).collect();
+    assert_eq!(reported, [(0, true), (1, true), (2, true)]);
     assert!(not_done.iter().all(|one| matches!(one.why, WhyNotDone::Failed(_))), "{not_done:?}");
     assert_eq!(other.free_receives(), 16 - 3, "another queue pair's are not its");
 }
@@ -326,7 +326,7 @@ fn a_shared_queue_pair_goes_back_to_work_while_threads_keep_it() {
 }
 
 #[test]
-fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
+fn destroying_a_queue_pair_reports_requests_that_no_poll_returned() {
     let mut bed = Bed::stepped();
     let mut pair = bed.pair(None);
     pair.receive(10..13);
@@ -337,12 +337,15 @@ fn destroying_a_queue_pair_tells_what_no_poll_has_returned() {
     pair.send([2], SendFlags::SIGNALED);
     bed.simulator.run_until_idle();
     pair.send([3], SendFlags::SIGNALED);
-    let told = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
+    let reported = |list: Vec<NotDone>| -> Vec<(u64, bool)> {
         assert!(list.iter().all(|one| one.why == WhyNotDone::Unknown), "{list:?}");
         list.iter().map(|one| (one.wr_id, one.receive)).collect()
     };
-    assert_eq!(told(AnyQueuePair::from(pair.near).destroy().unwrap()), [(2, false), (3, false)]);
-    assert_eq!(told(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
+    assert_eq!(
+        reported(AnyQueuePair::from(pair.near).destroy().unwrap()),
+        [(2, false), (3, false)]
+    );
+    assert_eq!(reported(pair.far.destroy().unwrap()), [(11, true), (12, true)]);
     assert_eq!(bed.cq.poll(16, |_| panic!("no poll returns them after")), Ok(0));
 }
 
@@ -675,7 +678,7 @@ fn a_shared_datagram_queue_pair_is_activated() {
 }
 
 #[test]
-fn quiescing_tells_what_was_not_done_and_passes_every_completion_on() {
+fn quiescing_reports_unexecuted_requests_and_passes_every_completion_on() {
     let mut bed = Bed::new();
     let (mut pair, mut other) = (bed.pair(None), bed.pair(None));
     pair.receive(100..110);
@@ -848,7 +851,7 @@ fn the_limit_holds_while_completions_of_others_never_end() {
 }
 
 #[test]
-fn quiescing_after_a_reset_tells_what_the_device_forgot() {
+fn quiescing_after_a_reset_reports_the_discarded_requests() {
     let mut bed = Bed::new();
     let mut pair = bed.pair(None);
     pair.receive([1]);
@@ -877,8 +880,8 @@ fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
     reset_late(&bed, || pair.far.reset());
     assert_eq!(pair.far.state(), QueueState::ReadyToSend);
     let not_done = pair.far.quiesce(&mut [&mut bed.cq], |_| {}).unwrap();
-    let told: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
-    assert_eq!(told, [(10, WhyNotDone::Unknown), (11, WhyNotDone::Unknown)]);
+    let reported: Vec<_> = not_done.iter().map(|one| (one.wr_id, one.why)).collect();
+    assert_eq!(reported, [(10, WhyNotDone::Unknown), (11, WhyNotDone::Unknown)]);
     assert_eq!(pair.far.state(), QueueState::Reset);
     // It works again, with all of its room.
     pair.near.reset().unwrap();
@@ -902,7 +905,7 @@ fn a_reset_that_was_done_and_failed_afterwards_is_found_by_quiescing() {
 
 /// Requests are forgotten only in RESET, and only when their completions are gone.
 #[test]
-fn what_was_posted_before_a_reset_is_forgotten_once_no_completion_is_left() {
+fn requests_before_a_reset_are_forgotten_once_no_completion_is_left() {
     let mut bed = Bed::new();
     let mut pair = bed.pair(None);
     pair.receive([1]);
@@ -950,7 +953,7 @@ fn a_queue_pair_in_reset_may_be_reset_again_while_its_completions_wait() {
 }
 
 #[test]
-fn what_is_purged_of_one_of_two_queues_leaves_the_other_as_it_is() {
+fn purging_one_of_two_queues_leaves_the_other_unchanged() {
     let mut bed = Bed::new();
     let mut receives = bed.context.create_cq(16).build().unwrap();
     let mut pair = bed.pair(None);
@@ -993,7 +996,7 @@ fn quiescing_ends_where_the_completion_queue_fails() {
 }
 
 #[test]
-fn a_queue_pair_is_told_to_fail_and_flushes_what_is_posted() {
+fn queue_pair_set_to_error_flushes_posted_requests() {
     let mut bed = Bed::new();
     let mut pair = bed.pair(None);
     pair.receive([1]);

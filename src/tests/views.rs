@@ -72,7 +72,7 @@ fn elements_outside_are_refused_with_the_numbers() {
 }
 
 #[test]
-fn elements_of_constant_memory_are_lent_as_a_slice() {
+fn elements_of_constant_memory_are_borrowed_as_a_slice() {
     let (_simulator, pd) = domain();
     let region = pd.memory(64).access(Access::REMOTE_READ).register().unwrap();
     let mut numbers = Typed::<u32, _>::new(region).unwrap();

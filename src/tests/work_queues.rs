@@ -140,12 +140,12 @@ fn purge_meanwhile(
     target: WorkQueueTarget,
     mut cq: CompletionQueue,
 ) -> JoinHandle<Result<u32, Error>> {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let purges = thread::spawn(move || {
-        tell.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        sender.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
         target.purge(&mut cq)
     });
-    let stat = std::path::Path::new("/proc").join(told.recv().unwrap()).join("stat");
+    let stat = std::path::Path::new("/proc").join(receiver.recv().unwrap()).join("stat");
     let sleeps = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
     while !purges.is_finished() && !sleeps() {
         thread::yield_now();

@@ -24,16 +24,16 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The errors that a compiler found: their codes, or the whole of those that have none.
-fn errors(told: &str) -> BTreeSet<&str> {
+fn errors(actual: &str) -> BTreeSet<&str> {
     let code = |line| match str::split_once(line, ']') {
         Some((code, _)) if code.starts_with("error[") => code,
         _ => line,
     };
-    told.lines().filter(|line| line.starts_with("error")).map(code).collect()
+    actual.lines().filter(|line| line.starts_with("error")).map(code).collect()
 }
 
 #[test]
-fn what_must_not_compile_does_not() {
+fn misuse_does_not_compile() {
     let compiler = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let version = Command::new(compiler).arg("--version").output().expect("a compiler").stdout;
     if version.starts_with(COMPILER.as_bytes()) {
@@ -66,9 +66,9 @@ fn whatever_the_words_the_errors_are_the_same() {
     assert!(!expected.is_empty());
     for expected in expected {
         let read = |file: &Path| fs::read_to_string(file).expect("what the compiler says");
-        let (told, ours) = (folder.join(expected.file_name().expect("a name")), read(&expected));
+        let (actual, ours) = (folder.join(expected.file_name().expect("a name")), read(&expected));
         assert!(!errors(&ours).is_empty(), "{}", expected.display());
-        assert_eq!(errors(&read(&told)), errors(&ours), "{}", expected.display());
+        assert_eq!(errors(&read(&actual)), errors(&ours), "{}", expected.display());
     }
 }
 

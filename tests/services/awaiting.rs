@@ -17,7 +17,7 @@ fn memory_of_a_transfer_that_takes_too_long_is_freed_when_the_device_is_done_wit
     for line in [
         "8 done, 0 cancelled of 8: in time",
         "3 done, 5 cancelled of 8: what had not begun was cancelled, and the connection goes on",
-        " done, 0 cancelled of 8: the queue was flushed, and the connection is made anew",
+        " done, 0 cancelled of 8: the queue was flushed, and the connection is made again",
     ] {
         assert!(said.contains(line), "no \"{line}\" in {said}");
     }

@@ -3,7 +3,7 @@
 use crate::machine::{self, LINKS, Machine};
 
 #[test]
-fn what_one_client_puts_another_gets() {
+fn one_client_gets_the_value_that_another_put() {
     for link in LINKS {
         let machine = Machine::serve(link);
         let (server, at) = machine.server("kv_store", &["10.0.0.1:0"]);

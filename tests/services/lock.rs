@@ -71,10 +71,10 @@ fn clients_of_a_server_that_is_killed_say_so_and_a_new_server_gets_them_back_to_
 }
 
 #[test]
-fn what_cannot_work_is_told_in_one_line() {
+fn missing_server_and_missing_wire_are_reported_in_one_line() {
     let machine = Machine::serve("");
-    let nobody = machine.start("lock", &["hold", "1", "--server", "10.0.0.1:1"]).fail();
-    assert!(nobody.starts_with("error: there is no server at 10.0.0.1:1: "), "{nobody}");
+    let unserved = machine.start("lock", &["hold", "1", "--server", "10.0.0.1:1"]).fail();
+    assert!(unserved.starts_with("error: there is no server at 10.0.0.1:1: "), "{unserved}");
     machine.end();
     let missing = ["hold", "1", "--server", "10.0.0.1:1", "--wire", "/nowhere"];
     let missing = Process::start("lock", &missing).fail();

@@ -23,7 +23,7 @@ fn examples() -> Vec<String> {
 }
 
 #[test]
-fn every_example_tells_its_usage_when_asked() {
+fn every_example_prints_its_usage_on_help() {
     for name in examples() {
         let said = Process::start(&name, &["--help"]).succeed().to_lowercase();
         assert!(said.contains(&format!("usage: {name}")), "{name} said {said}");

@@ -5,7 +5,7 @@ use mlx5_sim::Fault;
 use crate::machine::Machine;
 
 #[test]
-fn who_waits_for_the_device_alone_gives_up_when_the_limit_is_over() {
+fn wait_for_a_withholding_device_ends_at_the_limit() {
     for (program, client, connected) in [
         ("kv_store", &["load", "--rounds", "1000000"][..], "client 1 is connected"),
         ("lock", &["count", "5", "--rounds", "1000000"], "client 1 is connected"),

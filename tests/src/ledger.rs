@@ -138,8 +138,8 @@ fn link(context: &Context, port: u8) -> Result<String, String> {
 }
 
 fn kernel() -> String {
-    let told = nix::sys::utsname::uname();
-    told.map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
+    let system = nix::sys::utsname::uname();
+    system.map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_tell_every_case_with_its_reason() {
+    fn both_forms_list_every_case_with_its_reason() {
         let ledger = Ledger::default();
         ledger.note("a::holds", Outcome::Pass);
         ledger.note("b::fails", Outcome::Fail("1 | 2\nare not 3".into()));

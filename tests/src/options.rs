@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_suites_is_taken_out_and_the_rest_stays() {
+    fn options_of_the_suite_are_removed_and_the_rest_stays() {
         let (options, rest) = taken("suite --device=mlx5_1 rings --second mlx5_1:2 --list");
         let options = options.expect("options");
         assert_eq!(options.device.as_deref(), Some("mlx5_1"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_serves_where_it_is_told_or_where_it_likes() {
+    fn host_serves_at_the_given_address_or_any() {
         let options = |line| taken(line).0.expect("options");
         assert_eq!(options("suite --device a --serve").serve.as_deref(), Some(""));
         assert_eq!(options("suite --device a --serve=b:1").serve.as_deref(), Some("b:1"));

@@ -88,7 +88,7 @@ fn wait_until_gone(context: &Context) -> Outcome {
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failed::new("nobody took the device away"))
+    Err(Failed::new("the device was not taken away"))
 }
 
 /// Resident memory of the process, in bytes.

@@ -195,13 +195,13 @@ fn run(
         beside = COMPANY.read().unwrap_or_else(PoisonError::into_inner);
         let _ = &beside;
     }
-    let told = |error: crate::failed::Failed| Failed::from(error.to_string());
-    let bed = bed().map_err(told)?;
+    let as_text = |error: crate::failed::Failed| Failed::from(error.to_string());
+    let bed = bed().map_err(as_text)?;
     if case.need.contains(Need::DIRTY) {
         bed.leave_dirty();
     }
-    (case.run)(&bed).map_err(told)?;
-    bed.verdict().map_err(told)
+    (case.run)(&bed).map_err(as_text)?;
+    bed.verdict().map_err(as_text)
 }
 
 /// The name of a case: its file and its sentence.

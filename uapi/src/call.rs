@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_short_answer_leaves_out_keeps_its_value() {
+    fn short_answer_keeps_the_values_of_missing_fields() {
         let file = Script::new().then(|call| {
             call.answer(A, &[1; 4]);
             Ok(())
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_the_kernel_did_not_write_is_told() {
+    fn unwritten_output_is_reported() {
         let file = Script::new().then(|_| Ok(()));
         let mut value = 5_u64;
         let reply = Call::new(method::QUERY_MR).output(A, &mut value).make(&file).unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_encoded_reaches_no_kernel() {
+    fn unencodable_call_reaches_no_kernel() {
         let file = Script::new();
         let long = vec![0; 65536];
         let answer = Call::new(method::DEVX_OTHER).input_bytes(A, &long).make(&file);

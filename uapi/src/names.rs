@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_table_has_is_a_number() {
+    fn unnamed_value_is_printed_as_a_number() {
         let method = |object, id| call(Method { object, id }, &[]).to_string();
         assert_eq!(method(object::WQ, 7), "method 0x7 of UVERBS_OBJECT_WQ");
         assert_eq!(method(0x1234, 0x1000), "method 0x1000 of object 0x1234");

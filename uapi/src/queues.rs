@@ -47,9 +47,9 @@ macro_rules! queue_calls {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $(
                     #[allow(unused_variables, reason = "one has no fields")]
-                    Self::$variant(told) => {
+                    Self::$variant(fields) => {
                         f.write_str($word)?;
-                        $( write!(f, concat!(" ", stringify!($field), "={}"), told.$field)?; )*
+                        $( write!(f, concat!(" ", stringify!($field), "={}"), fields.$field)?; )*
                         Ok(())
                     }
                 )* }
@@ -150,7 +150,7 @@ queue_calls! {
 
     /// A queue was destroyed.
     End / EndedQueue = "end" {
-        object => "What it was, from [`object`].",
+        object => "Kind of the object, from [`object`].",
         handle => "The kernel's handle.",
     }
 

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_the_kernel_is_none() {
+    fn foreign_message_is_no_uevent() {
         assert_eq!(Uevent::parse(b""), None);
         assert_eq!(Uevent::parse(b"libudev\0\xfe\xed\xca\xfe\0ACTION=add\0"), None);
         assert_eq!(Uevent::parse(b"add@/a\0ACTION=add\0DEVPATH=/a\0"), None);

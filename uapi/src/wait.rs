@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_those_are_told_that_can_be_read() {
+    fn wait_reports_the_readable_descriptors() {
         let (one, _one) = std::io::pipe().unwrap();
         let (other, mut writer) = std::io::pipe().unwrap();
         let fds = || [one.as_fd(), other.as_fd()];

@@ -74,7 +74,7 @@ static void completion_queue(void)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(bed.context);
 	struct pair pair = make_pair(&bed, IBV_QPT_RC, 0);
-	struct ibv_cq *cq = ibv_create_cq(bed.context, 4, NULL, channel, 0), *told;
+	struct ibv_cq *cq = ibv_create_cq(bed.context, 4, NULL, channel, 0), *notified;
 	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 1, 0 },
 		.qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp = ibv_create_qp(bed.pd, &attr);
@@ -89,8 +89,8 @@ static void completion_queue(void)
 	must(channel && cq && qp, "objects");
 	must(!to_init(qp) && !ibv_post_recv(qp, &receive, &bad), "ibv_post_recv");
 	must(!ibv_req_notify_cq(cq, 0) && !to_error(qp), "an error");
-	must(!ibv_get_cq_event(channel, &told, &context), "ibv_get_cq_event");
-	printf("an event, of the queue: %d\n", told == cq);
+	must(!ibv_get_cq_event(channel, &notified, &context), "ibv_get_cq_event");
+	printf("an event, of the queue: %d\n", notified == cq);
 	must(!ibv_destroy_qp(qp), "ibv_destroy_qp");
 	must(!pthread_create(&thread, NULL, destroys_cq, cq), "a thread");
 	do
@@ -132,7 +132,7 @@ static void of_a_parent_domain(void)
 	struct ibv_pd *parent = ibv_alloc_parent_domain(bed.context, &of);
 	struct ibv_cq_init_attr_ex wanted = { .cqe = 4, .channel = channel, .parent_domain = parent,
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD };
-	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(bed.context, &wanted)), *told;
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(bed.context, &wanted)), *notified;
 	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .cap = { 4, 4, 1, 1, 0 },
 		.qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp = ibv_create_qp(bed.pd, &attr);
@@ -146,7 +146,7 @@ static void of_a_parent_domain(void)
 	must(channel && parent && cq && qp, "objects");
 	must(!to_init(qp) && !ibv_post_recv(qp, &receive, &bad), "ibv_post_recv");
 	must(!ibv_req_notify_cq(cq, 0) && !to_error(qp), "an error");
-	must(!ibv_get_cq_event(channel, &told, &context), "ibv_get_cq_event");
+	must(!ibv_get_cq_event(channel, &notified, &context), "ibv_get_cq_event");
 	must(!ibv_destroy_qp(qp), "ibv_destroy_qp");
 	must(!pthread_create(&thread, NULL, destroys_cq, cq), "a thread");
 	while (!ibv_modify_cq(cq, &moderation))

@@ -46,7 +46,7 @@ static void give_back(struct ibv_pd *pd, void *context, void *memory, uint64_t t
 	free(memory);
 }
 
-static void tell(const char *what, struct count *count)
+static void report(const char *what, struct count *count)
 {
 	static const char *const names[PURPOSES] = { "none", "QP", "RWQ", "DBR", "SRQ", "CQ" };
 
@@ -111,31 +111,31 @@ static void queues(struct bed *bed, struct ibv_pd *parent, struct count *count)
 	inside.pd = parent;
 	cq = cq_of(bed, parent);
 	must(cq, "a completion queue");
-	tell("completion queue", count);
+	report("completion queue", count);
 	qp = make_qp(&inside, IBV_QPT_RC, cq, 0);
 	must(qp, "a queue pair");
-	tell("queue pair", count);
+	report("queue pair", count);
 	peer = make_qp(&inside, IBV_QPT_RC, cq, operations(IBV_QPT_RC));
 	must(peer, "a queue pair");
-	tell("queue pair with functions", count);
+	report("queue pair with functions", count);
 	connect_to(bed, qp, peer);
 	connect_to(bed, peer, qp);
 	message(bed, qp, peer, cq);
 	srq = ibv_create_srq(parent, &srq_attr);
 	must(srq, "a shared receive queue");
-	tell("shared receive queue", count);
+	report("shared receive queue", count);
 	wq_attr.cq = cq;
 	wq = ibv_create_wq(bed->context, &wq_attr);
 	must(wq, "a work queue");
-	tell("work queue", count);
+	report("work queue", count);
 	must(!ibv_destroy_wq(wq), "ibv_destroy_wq");
-	tell("work queue destroyed", count);
+	report("work queue destroyed", count);
 	must(!ibv_destroy_srq(srq), "ibv_destroy_srq");
-	tell("shared receive queue destroyed", count);
+	report("shared receive queue destroyed", count);
 	must(!ibv_destroy_qp(qp) && !ibv_destroy_qp(peer), "ibv_destroy_qp");
-	tell("queue pairs destroyed", count);
+	report("queue pairs destroyed", count);
 	must(!ibv_destroy_cq(cq), "ibv_destroy_cq");
-	tell("completion queue destroyed", count);
+	report("completion queue destroyed", count);
 }
 
 /* A queue for which there is no memory is not made, and what it got is given back. */
@@ -149,7 +149,7 @@ static void refused(struct bed *bed, struct ibv_pd *parent, struct count *count,
 	count->without = without;
 	qp = make_qp(&inside, IBV_QPT_RC, ibv_cq_ex_to_cq(cq), 0);
 	printf("without %s: %s\n", without == MLX5DV_RES_TYPE_QP ? "QP" : "DBR", qp ? "made" : "none");
-	tell("  so", count);
+	report("  so", count);
 	count->without = 0;
 	must(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "ibv_destroy_cq");
 }

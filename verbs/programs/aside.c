@@ -39,7 +39,7 @@ int main(void)
 	struct ibv_comp_channel *channel;
 	struct ibv_modify_cq_attr moderation = { .attr_mask = IBV_CQ_ATTR_MODERATE };
 	struct ibv_qp *qp, *second;
-	struct ibv_cq *told;
+	struct ibv_cq *notified;
 	struct ibv_wc wc;
 	pthread_t other;
 	void *context;
@@ -65,9 +65,9 @@ int main(void)
 	must(!pthread_join(other, NULL), "pthread_join");
 	/* What was armed meanwhile tells of the next completion, at the latest. */
 	post(qp, 2);
-	must(!ibv_get_cq_event(channel, &told, &context), "ibv_get_cq_event");
-	printf("an event of this queue: %d\n", told == ibv_cq_ex_to_cq(cq));
-	ibv_ack_cq_events(told, 1);
+	must(!ibv_get_cq_event(channel, &notified, &context), "ibv_get_cq_event");
+	printf("an event of this queue: %d\n", notified == ibv_cq_ex_to_cq(cq));
+	ibv_ack_cq_events(notified, 1);
 	must(poll_one(ibv_cq_ex_to_cq(cq), &wc) == 1, "a completion");
 	printf("the next completion: %" PRIu64 "\n", wc.wr_id);
 	must(!ibv_destroy_qp(second) && !ibv_destroy_qp(qp), "ibv_destroy_qp");

@@ -140,7 +140,7 @@ static struct ibv_context *open_device(void)
 }
 
 /* A device with threads that are cancelled at it, from opening to closing. */
-static void visit(bool told)
+static void visit(bool prints)
 {
 	struct waiter asynchronous = {}, completions = {};
 	struct ibv_context *context = open_device();
@@ -154,18 +154,18 @@ static void visit(bool told)
 	for (int i = 0; i < 3; i++) {
 		const char *first = cancel(&asynchronous), *second = cancel(&completions);
 
-		if (told)
+		if (prints)
 			printf("for an event of the device: %s; at a channel: %s\n", first, second);
 		begin(&asynchronous);
 		begin(&completions);
 	}
 	cancel(&completions);
-	if (told)
+	if (prints)
 		printf("ibv_destroy_comp_channel: %s\n",
 		       name_of(ibv_destroy_comp_channel(completions.channel)));
 	else
 		ibv_destroy_comp_channel(completions.channel);
-	if (told)
+	if (prints)
 		printf("descriptors that the channel left: %d\n", descriptors() - before);
 	cancel(&asynchronous);
 	must(!ibv_close_device(context), "ibv_close_device");

@@ -27,7 +27,7 @@ static void give_back(void *memory, void *data)
 }
 
 /* How many pieces a queue takes is the library's affair: C's also takes pages of doorbell records. */
-static void tell(const char *what)
+static void report(const char *what)
 {
 	printf("%s: %s%s\n", what, count.asked > count.seen ? "asked" : "not asked",
 	       count.wrong ? ", WRONG" : "");
@@ -58,16 +58,16 @@ static void queues(struct bed *bed)
 	struct ibv_qp *qp;
 
 	must(cq, "ibv_create_cq");
-	tell("completion queue");
+	report("completion queue");
 	qp = make_qp(bed, IBV_QPT_RC, cq, 0);
 	must(qp, "ibv_create_qp_ex");
-	tell("queue pair");
+	report("queue pair");
 	srq = ibv_create_srq(bed->pd, &srq_attr);
 	must(srq, "ibv_create_srq");
-	tell("shared receive queue");
+	report("shared receive queue");
 	message(bed, qp, cq);
 	must(!ibv_resize_cq(cq, 4 * ENTRIES), "ibv_resize_cq");
-	tell("resized completion queue");
+	report("resized completion queue");
 	must(!ibv_destroy_srq(srq) && !ibv_destroy_qp(qp) && !ibv_destroy_cq(cq), "destroying");
 	printf("given back: %s\n", count.asked == count.freed ? "all" : "not all");
 }

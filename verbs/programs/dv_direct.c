@@ -197,7 +197,7 @@ static void sends(struct side *from, struct side *to)
 static void arms(struct side *side)
 {
 	struct pollfd waits = { .fd = side->channel->fd, .events = POLLIN };
-	struct ibv_cq *told;
+	struct ibv_cq *notified;
 	void *tag;
 
 	for (uint32_t number = 0; number < 3; number++) {
@@ -210,9 +210,9 @@ static void arms(struct side *side)
 		*(volatile uint64_t *)(page + ARM) = htobe64(doorbell);
 		request(side, MLX5_OPCODE_RDMA_WRITE, 8);
 		printf("armed by hand: %d", poll(&waits, 1, 5000));
-		must(!ibv_get_cq_event(side->channel, &told, &tag), "ibv_get_cq_event");
-		printf(", of this queue %d\n", told == side->cq);
-		ibv_ack_cq_events(told, 1);
+		must(!ibv_get_cq_event(side->channel, &notified, &tag), "ibv_get_cq_event");
+		printf(", of this queue %d\n", notified == side->cq);
+		ibv_ack_cq_events(notified, 1);
 		must(completed(side, MLX5_CQE_REQ, side->sent - 1), "a completion");
 	}
 }

@@ -11,7 +11,7 @@ enum {
 
 static void ask(struct ibv_context *context, const char *what, uint64_t mask)
 {
-	uint64_t told[2];
+	uint64_t answered[2];
 	uint8_t room[2][ROOM];
 	bool clock;
 	int status = 0;
@@ -22,13 +22,13 @@ static void ask(struct ibv_context *context, const char *what, uint64_t mask)
 		memset(room[i], i ? 0x5a : 0xa5, ROOM);
 		attrs->comp_mask = mask;
 		status = mlx5dv_query_device(context, attrs);
-		told[i] = attrs->comp_mask;
+		answered[i] = attrs->comp_mask;
 		/* Release 44 has no flag for BlueFlame. */
 		attrs->flags &= ~(1ull << 8);
 	}
-	clock = told[0] & MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK;
-	printf("%s: %s, told %#" PRIx64 ", same %d, written", what, name_of(status), told[0],
-	       told[0] == told[1]);
+	clock = answered[0] & MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK;
+	printf("%s: %s, told %#" PRIx64 ", same %d, written", what, name_of(status), answered[0],
+	       answered[0] == answered[1]);
 	for (int at = 0; at < ROOM; at++) {
 		size_t pointer = at - offsetof(struct mlx5dv_context, hca_core_clock);
 		size_t hole = at - offsetof(struct mlx5dv_context, crypto_caps.flags) + 3;

@@ -24,7 +24,7 @@ static bool is_open(int file)
 	return fcntl(file, F_GETFD) >= 0;
 }
 
-static void what_is_no_device(void)
+static void invalid_devices(void)
 {
 	int files[] = { -1, 12345, open("/dev/null", O_RDWR), open("/proc/self/stat", O_RDONLY) };
 
@@ -86,7 +86,7 @@ static void destroyed(void)
 int main(void)
 {
 	bed = open_bed();
-	what_is_no_device();
+	invalid_devices();
 	unimported();
 	destroyed();
 	return 0;

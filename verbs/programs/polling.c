@@ -269,7 +269,7 @@ static void arming(void)
 	struct pair pair = make_pair(&bed, IBV_QPT_RC, 0);
 	struct ibv_cq_ex *cq = make_cq(&bed, channel, IBV_WC_STANDARD_FLAGS);
 	struct pollfd fd = { .fd = channel->fd, .events = POLLIN };
-	struct ibv_cq *told;
+	struct ibv_cq *notified;
 	void *context;
 
 	must(channel, "ibv_create_comp_channel");
@@ -283,9 +283,9 @@ static void arming(void)
 	ibv_end_poll(cq);
 	printf(", told at once %d", poll(&fd, 1, 0));
 	send_some(&pair, IBV_WR_RDMA_WRITE, 1, bed.mr->rkey);
-	must(!ibv_get_cq_event(channel, &told, &context), "ibv_get_cq_event");
-	printf(", told of it %d\n", told == ibv_cq_ex_to_cq(cq));
-	ibv_ack_cq_events(told, 1);
+	must(!ibv_get_cq_event(channel, &notified, &context), "ibv_get_cq_event");
+	printf(", told of it %d\n", notified == ibv_cq_ex_to_cq(cq));
+	ibv_ack_cq_events(notified, 1);
 	steps(cq, 1, print_sent);
 	printf("\n");
 	must(!ibv_destroy_qp(pair.qp), "ibv_destroy_qp");

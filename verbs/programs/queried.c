@@ -3,7 +3,7 @@
 
 enum { ROOM = 512 };
 
-static void tell(const char *what, int status, const uint8_t *room)
+static void report(const char *what, int status, const uint8_t *room)
 {
 	printf("%s: %s", what, name_of(status));
 	for (int at = 0; at < ROOM; at++) {
@@ -54,10 +54,10 @@ int main(void)
 	int status;
 
 	status = ask(bed.context, whole, size);
-	tell("ibv_query_device_ex", status, whole);
+	report("ibv_query_device_ex", status, whole);
 	memset(room, 0x5a, ROOM);
 	status = ibv_query_device(bed.context, (void *)room);
-	tell("ibv_query_device", status, room);
+	report("ibv_query_device", status, room);
 	/* With less room there are fewer bytes, and the same. */
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		int differing = 0;

@@ -168,7 +168,7 @@ static void say(const char *what, int status)
 static void nonsense(struct pair *pair)
 {
 	struct ibv_qp *datagram = make_qp(&bed, IBV_QPT_UD, ibv_cq_ex_to_cq(pair->cq), 0);
-	union ibv_gid group = { .raw = { 0xff, 0x12, 0x40, 0x1b, [15] = 1 } }, nobody = {};
+	union ibv_gid group = { .raw = { 0xff, 0x12, 0x40, 0x1b, [15] = 1 } }, zero_gid = {};
 	struct ibv_alloc_dm_attr on_device = { .length = 64 };
 	struct ibv_ece ece = { .vendor_id = 0x15b3, .options = ~0u };
 	struct ibv_grh grh = {};
@@ -196,7 +196,7 @@ static void nonsense(struct pair *pair)
 			must(!ibv_destroy_ah(ah), "ibv_destroy_ah");
 	}
 	say("a group for a connected queue pair", ibv_attach_mcast(pair->qp, &group, 0xc001));
-	say("a group that is none", ibv_attach_mcast(datagram, &nobody, 0xc001));
+	say("a group that is none", ibv_attach_mcast(datagram, &zero_gid, 0xc001));
 	say("a group", ibv_attach_mcast(datagram, &group, 0xc001));
 	say("the same group", ibv_attach_mcast(datagram, &group, 0xc001));
 	say("leaving the group", ibv_detach_mcast(datagram, &group, 0xc001));

@@ -12,7 +12,7 @@
 
 static const char variable[] = "RDMAV_ALLOW_DISASSOC_DESTROY";
 
-static void tell(const char *what, int status)
+static void report(const char *what, int status)
 {
 	printf("%s: %s\n", what, name_of(status));
 }
@@ -84,15 +84,15 @@ static void destroy_all(bool unplugs)
 		printf("arming is taken, or refused with EIO: %d\n", !armed || armed == EIO);
 		printf("completions: %d\n", ibv_poll_cq(cq, 1, &wc) > 0);
 	}
-	tell("ibv_destroy_ah", ibv_destroy_ah(ah));
-	tell("ibv_dealloc_mw", ibv_dealloc_mw(window));
-	tell("ibv_destroy_qp", ibv_destroy_qp(qp));
-	tell("ibv_destroy_qp of datagrams", ibv_destroy_qp(datagram));
-	tell("ibv_destroy_srq", ibv_destroy_srq(srq));
+	report("ibv_destroy_ah", ibv_destroy_ah(ah));
+	report("ibv_dealloc_mw", ibv_dealloc_mw(window));
+	report("ibv_destroy_qp", ibv_destroy_qp(qp));
+	report("ibv_destroy_qp of datagrams", ibv_destroy_qp(datagram));
+	report("ibv_destroy_srq", ibv_destroy_srq(srq));
 	/* What the library refuses itself, since it is in use, the kernel is not asked for. */
 	printf("ibv_destroy_cq: %s\n", ibv_destroy_cq(cq) ? "refused" : "0");
-	tell("ibv_close_xrcd", ibv_close_xrcd(domain));
-	tell("ibv_dereg_mr", ibv_dereg_mr(bed.mr));
+	report("ibv_close_xrcd", ibv_close_xrcd(domain));
+	report("ibv_dereg_mr", ibv_dereg_mr(bed.mr));
 	printf("ibv_dealloc_pd: %s\n", ibv_dealloc_pd(bed.pd) ? "refused" : "0");
 	gone = false;
 }

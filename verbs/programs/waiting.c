@@ -72,7 +72,7 @@ static void start_waiting(struct waiter *waiter)
 	must(!waiter->over, "a thread that waits");
 }
 
-static void tell(const char *what, struct waiter *waiter)
+static void report(const char *what, struct waiter *waiter)
 {
 	settle(waiter);
 	if (waiter->over)
@@ -96,16 +96,16 @@ int main(void)
 	start_waiting(&early);
 	printf("ibv_destroy_comp_channel: %s\n", name_of(ibv_destroy_comp_channel(early.channel)));
 	spoil();
-	tell("at a channel that was destroyed", &early);
+	report("at a channel that was destroyed", &early);
 	close_bed(&bed);
 	spoil();
-	tell("asynchronous events of a device that was closed", &asynchronous);
-	tell("the channel of a device that was closed", &completions);
-	tell("at a channel that was destroyed before", &early);
+	report("asynchronous events of a device that was closed", &asynchronous);
+	report("the channel of a device that was closed", &completions);
+	report("at a channel that was destroyed before", &early);
 	/* Life goes on beside them. */
 	bed = open_bed();
 	spoil();
 	close_bed(&bed);
-	tell("asynchronous events", &asynchronous);
+	report("asynchronous events", &asynchronous);
 	return 0;
 }

@@ -178,8 +178,8 @@ static struct mlx5_cqe64 *next_cqe(struct mlx5dv_cq *cq, uint32_t consumed)
 /* What libmlx5 makes with strides the program drives itself: packets share a request. */
 static void strides(struct end *here, struct end *there)
 {
-	struct mlx5dv_context told = { .comp_mask = MLX5DV_CONTEXT_MASK_STRIDING_RQ };
-	struct mlx5dv_striding_rq_caps *caps = &told.striding_rq_caps;
+	struct mlx5dv_context device_attr = { .comp_mask = MLX5DV_CONTEXT_MASK_STRIDING_RQ };
+	struct mlx5dv_striding_rq_caps *caps = &device_attr.striding_rq_caps;
 	struct ibv_cq_ex *cq = make_cq(&there->bed, NULL, IBV_WC_STANDARD_FLAGS);
 	struct ibv_wq_init_attr attr = {
 		.wq_type = IBV_WQT_RQ, .max_wr = 4, .max_sge = 1, .pd = there->bed.pd,
@@ -197,7 +197,7 @@ static void strides(struct end *here, struct end *there)
 	uint8_t *memory;
 	size_t size;
 
-	must(!mlx5dv_query_device(there->bed.context, &told), "mlx5dv_query_device");
+	must(!mlx5dv_query_device(there->bed.context, &device_attr), "mlx5dv_query_device");
 	printf("strides of 2^%u to 2^%u bytes, 2^%u to 2^%u of them, queue pairs %#x\n",
 	       caps->min_single_stride_log_num_of_bytes, caps->max_single_stride_log_num_of_bytes,
 	       caps->min_single_wqe_log_num_of_strides, caps->max_single_wqe_log_num_of_strides,
@@ -257,7 +257,7 @@ static void strides(struct end *here, struct end *there)
 }
 
 /* Which queues the device has in a table. */
-static void tell_table(struct ibv_rwq_ind_table *table, struct ibv_wq *const *queues)
+static void report_table(struct ibv_rwq_ind_table *table, struct ibv_wq *const *queues)
 {
 	enum { QUERY_RQT = 0x919 };
 	uint8_t in[16] = {}, out[272 + 4 * 2] = {};
@@ -293,7 +293,7 @@ static void table(struct end *here, struct end *there)
 	another = spread_to(there, queues[0]);
 	must(!ibv_destroy_flow(another.flow), "ibv_destroy_flow");
 	to = spread_to(there, queues[0]);
-	tell_table(to.table, queues);
+	report_table(to.table, queues);
 	put(in, MODIFY_RQT, 2);
 	put(in + 8, another.table->ind_tbl_num, 4);
 	in[23] = 1; /* the list */
@@ -306,8 +306,8 @@ static void table(struct end *here, struct end *there)
 	printf("a table changed: %s",
 	       name_of(mlx5dv_devx_ind_tbl_modify(to.table, in, LENGTH, out, sizeof(out))));
 	printf(", firmware %d\n", out[0]);
-	tell_table(to.table, queues);
-	tell_table(another.table, queues);
+	report_table(to.table, queues);
+	report_table(another.table, queues);
 	send_tagged(here);
 	poll_one(ibv_cq_ex_to_cq(there->cq), &wc);
 	printf("received: %" PRIu64 ", status %d\n", wc.wr_id, wc.status);

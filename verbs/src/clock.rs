@@ -16,8 +16,8 @@ impl DvState {
     /// Returns the address of the device's clock, if it can be read.
     pub(crate) fn core_clock(&self, context: &ContextObject) -> Option<*mut c_void> {
         let answer = context.context.driver_limits();
-        let told = UcontextRespMask::from_bits_retain(answer.comp_mask);
-        if !told.contains(UcontextRespMask::CORE_CLOCK_OFFSET) {
+        let mask = UcontextRespMask::from_bits_retain(answer.comp_mask);
+        if !mask.contains(UcontextRespMask::CORE_CLOCK_OFFSET) {
             return None;
         }
         let size = page_size();

@@ -42,7 +42,7 @@ impl Hasher for Spread {
 /// An object, and the number of its events that were returned.
 struct Counted<T> {
     object: *mut T,
-    told: u32,
+    delivered: u32,
 }
 
 // SAFETY: the pointers are stored and copied under the lock, and never dereferenced here.
@@ -60,20 +60,20 @@ impl<I: Eq + Hash, T> ById<I, T> {
     }
 
     pub(crate) fn add(&self, id: I, object: *mut T) {
-        self.lock().insert(id, Counted { object, told: 0 });
+        self.lock().insert(id, Counted { object, delivered: 0 });
     }
 
     /// Returns the object of an event, and counts the event for it.
-    pub(crate) fn tell(&self, id: &I) -> Option<*mut T> {
+    pub(crate) fn deliver(&self, id: &I) -> Option<*mut T> {
         let mut objects = self.lock();
         let found = objects.get_mut(id)?;
-        found.told = found.told.wrapping_add(1);
+        found.delivered = found.delivered.wrapping_add(1);
         Some(found.object)
     }
 
     /// Removes an object, and returns the number of its events; it gets no more.
     pub(crate) fn remove(&self, id: &I) -> u32 {
-        self.lock().remove(id).map_or(0, |object| object.told)
+        self.lock().remove(id).map_or(0, |object| object.delivered)
     }
 }
 
@@ -173,13 +173,13 @@ pub(crate) unsafe fn wait_for_acks(
     mutex: *mut PthreadMutex,
     cond: *mut PthreadCond,
     completed: *const u32,
-    told: u32,
+    delivered: u32,
 ) {
     // SAFETY: the caller promises that `mutex` and `cond` are the object's, and that they guard
     // `completed`.
     unsafe {
         libc::pthread_mutex_lock(mutex);
-        while completed.read_volatile() != told {
+        while completed.read_volatile() != delivered {
             libc::pthread_cond_wait(cond, mutex);
         }
         libc::pthread_mutex_unlock(mutex);

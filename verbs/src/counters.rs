@@ -36,11 +36,11 @@ impl Shared {
         make: impl FnOnce(Option<&[FlowCountersDesc]>) -> Verb<R>,
     ) -> Verb<R> {
         let mut counted = self.lock();
-        let untold = counted.rules == 0;
-        if untold && counted.list.is_empty() {
+        let first = counted.rules == 0;
+        if first && counted.list.is_empty() {
             return Err(Refusal::INVALID);
         }
-        let made = make(untold.then_some(&counted.list))?;
+        let made = make(first.then_some(&counted.list))?;
         counted.rules += 1;
         Ok(made)
     }

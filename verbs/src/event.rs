@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Converts an event to C's form; none if its object was destroyed.
 fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
     use AsyncEvent as Event;
-    let qp = |qp| Some(ibv_async_event_element { qp: objects.qps.tell(&qp)? });
+    let qp = |qp| Some(ibv_async_event_element { qp: objects.qps.deliver(&qp)? });
     let port = |port_num| Some(ibv_async_event_element { port_num: port_num as c_int });
     let (event_type, element) = match event {
         Event::CqError(cq) => {
-            (IBV_EVENT_CQ_ERR, Some(ibv_async_event_element { cq: objects.cqs.tell(&cq)? }))
+            (IBV_EVENT_CQ_ERR, Some(ibv_async_event_element { cq: objects.cqs.deliver(&cq)? }))
         }
         Event::QpFatal(id) => (IBV_EVENT_QP_FATAL, qp(id)),
         Event::QpRequestError(id) => (IBV_EVENT_QP_REQ_ERR, qp(id)),
@@ -27,14 +27,14 @@ fn to_c(objects: &Objects, event: AsyncEvent) -> Option<ibv_async_event> {
         Event::PathMigrationError(id) => (IBV_EVENT_PATH_MIG_ERR, qp(id)),
         Event::QpLastWqeReached(id) => (IBV_EVENT_QP_LAST_WQE_REACHED, qp(id)),
         Event::SrqError(id) => {
-            (IBV_EVENT_SRQ_ERR, Some(ibv_async_event_element { srq: objects.srqs.tell(&id)? }))
+            (IBV_EVENT_SRQ_ERR, Some(ibv_async_event_element { srq: objects.srqs.deliver(&id)? }))
         }
         Event::SrqLimitReached(id) => (
             IBV_EVENT_SRQ_LIMIT_REACHED,
-            Some(ibv_async_event_element { srq: objects.srqs.tell(&id)? }),
+            Some(ibv_async_event_element { srq: objects.srqs.deliver(&id)? }),
         ),
         Event::WqFatal(id) => {
-            (IBV_EVENT_WQ_FATAL, Some(ibv_async_event_element { wq: objects.wqs.tell(&id)? }))
+            (IBV_EVENT_WQ_FATAL, Some(ibv_async_event_element { wq: objects.wqs.deliver(&id)? }))
         }
         Event::PortActive(number) => (IBV_EVENT_PORT_ACTIVE, port(number)),
         Event::PortError(number) => (IBV_EVENT_PORT_ERR, port(number)),

@@ -16,7 +16,7 @@ pub(crate) struct MkeyObject {
     c: mlx5dv_mkey,
     key: ManuallyDrop<Mkey>,
     /// An error that C cannot express was found, and the key was not configured since.
-    untold: AtomicBool,
+    unreported: AtomicBool,
 }
 
 impl MkeyObject {
@@ -42,11 +42,11 @@ impl MkeyObject {
     ///
     /// # Safety
     /// `mkey` was not destroyed.
-    pub(crate) unsafe fn forget_untold(mkey: *mut mlx5dv_mkey) {
+    pub(crate) unsafe fn clear_unreported(mkey: *mut mlx5dv_mkey) {
         // SAFETY: the caller promises that `mkey` was not destroyed.
-        let untold = unsafe { &Self::of(mkey).untold };
-        if untold.load(Relaxed) {
-            untold.store(false, Relaxed);
+        let unreported = unsafe { &Self::of(mkey).unreported };
+        if unreported.load(Relaxed) {
+            unreported.store(false, Relaxed);
         }
     }
 }
@@ -59,8 +59,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
     // SAFETY: the caller of `create_mkey` promises that `init` is readable, its number of entries
     // is writable, and its domain exists.
     let (context, pd) = unsafe { (PdObject::context(init.pd), PdObject::of(init.pd)) };
-    let told = UcontextRespMask::from_bits_retain(context.context.driver_limits().comp_mask);
-    let updates = told.contains(UcontextRespMask::MKEY_UPDATE_TAG);
+    let mask = UcontextRespMask::from_bits_retain(context.context.driver_limits().comp_mask);
+    let updates = mask.contains(UcontextRespMask::MKEY_UPDATE_TAG);
     let has = |flag: u32| init.create_flags & flag != 0;
     if init.create_flags == 0
         || init.create_flags & !KNOWN != 0
@@ -85,8 +85,8 @@ fn create(init: &mut mlx5dv_mkey_init_attr) -> Verb<*mut mlx5dv_mkey> {
     let key = builder.build()?;
     init.max_entries = entries as u16;
     let c = mlx5dv_mkey { lkey: key.lkey(), rkey: key.rkey() };
-    let untold = AtomicBool::new(false);
-    Ok(boxed(MkeyObject { c, key: ManuallyDrop::new(key), untold }))
+    let unreported = AtomicBool::new(false);
+    Ok(boxed(MkeyObject { c, key: ManuallyDrop::new(key), unreported }))
 }
 
 /// `mlx5dv_create_mkey`.
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn destroy_mkey(mkey: *mut mlx5dv_mkey) -> c_int {
     status(unsafe { destroy(this, &raw mut (*this).key, Mkey::destroy) })
 }
 
-fn check(MkeyObject { key, untold, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
-    if untold.load(Relaxed) {
+fn check(MkeyObject { key, unreported, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
+    if unreported.load(Relaxed) {
         return Err(Refusal::INVALID);
     }
     let blank = mlx5dv_sig_err { actual_value: 0, expected_value: 0, offset: 0 };
@@ -126,7 +126,7 @@ fn check(MkeyObject { key, untold, .. }: &MkeyObject) -> Verb<mlx5dv_mkey_err> {
         // C cannot express an unchecked transfer, or an unknown part. As in C, the call then fails
         // until the key is configured: the data must not look good.
         _ => {
-            untold.store(true, Relaxed);
+            unreported.store(true, Relaxed);
             return Err(Refusal::INVALID);
         }
     };

@@ -176,8 +176,8 @@ fn null(pd: *mut ibv_pd) -> Verb<*mut ibv_mr> {
     // SAFETY: the caller of `alloc_null_mr` promises that `pd` exists.
     let (context, of) = unsafe { ((*pd).context, PdObject::context(pd)) };
     let limits = of.context.driver_limits();
-    let told = UcontextRespMask::from_bits_retain(limits.comp_mask);
-    if !told.contains(UcontextRespMask::DUMP_FILL_MKEY) {
+    let mask = UcontextRespMask::from_bits_retain(limits.comp_mask);
+    if !mask.contains(UcontextRespMask::DUMP_FILL_MKEY) {
         return Err(Refusal::NOT_SUPPORTED);
     }
     let c = ibv_mr {

@@ -392,9 +392,9 @@ mod tests {
             caps.set_swap_pci_atomic(0b010);
             pci_atomics(&mut attr, &caps);
             assert_eq!(attr.orig_attr.atomic_cap, has, "{had} {fetch_add:b} {compare_swap:b}");
-            let told = attr.pci_atomic_caps;
-            assert_eq!((told.fetch_add, told.swap), (fetch_add as u16, 0b010));
-            assert_eq!(told.compare_swap, compare_swap as u16);
+            let reported = attr.pci_atomic_caps;
+            assert_eq!((reported.fetch_add, reported.swap), (fetch_add as u16, 0b010));
+            assert_eq!(reported.compare_swap, compare_swap as u16);
         }
     }
 }

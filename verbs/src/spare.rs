@@ -139,7 +139,7 @@ mod tests {
 
     /// In a child, the lock may be held as a thread of its parent left it.
     #[test]
-    fn nobody_waits_for_the_lock() {
+    fn drop_does_not_wait_for_a_held_lock() {
         let spares = Spares::new();
         let held = spares.0.lock().unwrap();
         let object = spares.put(7_u64);

@@ -273,9 +273,9 @@ pub unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
         let id = (*this).with(|queue| queue.id());
         ended(target.withdraw().map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*wq).pd);
-            let told = context.objects.wqs.remove(&id);
+            let delivered = context.objects.wqs.remove(&id);
             let (mutex, cond) = (&raw mut (*wq).mutex, &raw mut (*wq).cond);
-            wait_for_acks(mutex, cond, &raw const (*wq).events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*wq).events_completed, delivered);
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));
             // Its functions have the memory back now.

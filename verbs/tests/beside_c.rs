@@ -172,10 +172,10 @@ fn a_file_of_sysfs_is_read_as_c_reads_it() {
                 (found, buffer)
             });
             assert_eq!(ours.0, theirs.0, "{text:?} into {size} bytes");
-            let told = usize::try_from(ours.0).map_or(0, |length| length + 1);
+            let written = usize::try_from(ours.0).map_or(0, |length| length + 1);
             assert_eq!(
-                ours.1[..told.min(8)],
-                theirs.1[..told.min(8)],
+                ours.1[..written.min(8)],
+                theirs.1[..written.min(8)],
                 "{text:?} into {size} bytes"
             );
             assert!(ours.1[size..].iter().all(|&byte| byte == 0x5a), "{text:?} into {size} bytes");

@@ -198,28 +198,28 @@ pub(crate) fn says(command: &mut Command) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn told(said: &str) -> String {
-        let mut told = Vec::new();
-        progress(said.as_bytes(), &mut told).expect("memory takes all");
-        String::from_utf8(told).expect("text")
+    fn printed(said: &str) -> String {
+        let mut printed = Vec::new();
+        progress(said.as_bytes(), &mut printed).expect("memory takes all");
+        String::from_utf8(printed).expect("text")
     }
 
     #[test]
-    fn of_a_build_that_is_up_to_date_nothing_is_told() {
-        assert_eq!(told("    Finished `release` profile [optimized] target(s) in 0.08s\n"), "");
+    fn up_to_date_build_prints_nothing() {
+        assert_eq!(printed("    Finished `release` profile [optimized] target(s) in 0.08s\n"), "");
         let coloured = "\x1b[1m\x1b[92m    Finished\x1b[0m `dev` profile target(s) in 1m 02s\n";
-        assert_eq!(told(coloured), "");
+        assert_eq!(printed(coloured), "");
     }
 
     #[test]
-    fn what_is_compiled_and_what_is_wrong_is_told() {
+    fn build_prints_compiled_packages_and_errors() {
         let said =
             "   Compiling mlx5-sim v0.1.0\nerror: expected one of\n --> Finished.rs:1\nno end";
-        assert_eq!(told(said), said);
+        assert_eq!(printed(said), said);
     }
 
     #[test]
-    fn what_a_build_says_is_not_mixed_with_what_was_built() {
+    fn messages_of_a_build_are_separate_from_its_outputs() {
         let mut command = Command::new("sh");
         command.args(["-c", r#"echo 'words' >&2; echo '{"reason":"compiler-artifact","n":1}'"#]);
         let built = artifacts(command).expect("it succeeds");

@@ -20,11 +20,11 @@ use crate::tool::Tool;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Check>,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum What {
+enum Check {
     /// Check only the dependencies
     Deny,
     /// Check only the interfaces
@@ -45,8 +45,8 @@ const SEMVER: Tool =
 /// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
-        Some(What::Deny) => deny(),
-        Some(What::Semver { base, package }) => {
+        Some(Check::Deny) => deny(),
+        Some(Check::Semver { base, package }) => {
             let base = match base {
                 Some(base) => Some(base.clone()),
                 None => newest_tag(Path::new("."))?,

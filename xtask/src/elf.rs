@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_is_refused() {
+    fn non_elf_file_is_refused() {
         assert!(Elf::new(b"#!/bin/sh\n").is_none());
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Write nothing; fail if a test that passes in the ledger does not pass now
     #[arg(long, group = "partial")]
     check: bool,
-    /// Run only this part
+    /// Run one part
     ///
     /// Prints the result of each of its tests, and writes nothing.
     #[arg(long, value_enum, group = "partial")]

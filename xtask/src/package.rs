@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_published_is_what_is_packed() {
+    fn published_packages_are_the_packed_ones() {
         let packages = packages();
         let may = packages.iter().filter(|package| package["publish"].is_null());
         let may: BTreeSet<&str> = may.filter_map(|package| package["name"].as_str()).collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_says_what_a_registry_shows() {
+    fn published_packages_have_the_fields_that_a_registry_shows() {
         for package in packages().iter().filter(|package| package["publish"].is_null()) {
             let name = package["name"].as_str().expect("a name");
             for field in ["description", "license", "rust_version", "readme"] {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_depends_on_versions_and_what_tests_need_on_paths() {
+    fn published_dependencies_have_versions_and_test_dependencies_have_paths() {
         for package in packages().iter().filter(|package| package["publish"].is_null()) {
             let name = package["name"].as_str().expect("a name");
             for dependency in package["dependencies"].as_array().expect("a list") {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_where_it_can_be_seen() {
+    fn long_bar_is_cut_visibly() {
         let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
         let svg = drawn("mlx5", &text, (3, 2));
         for line in ["line 0", "line 2", "…", "line 98", "line 99"] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_busy_machine_measured_is_told_apart() {
+    fn results_of_a_busy_machine_are_marked() {
         let table = "RC write on mlx5_0\nbytes    min  50 %   90 %\n    8  56.10  7590  12607\n   \
                      1k   9.61  12.5  8561\n";
         assert_eq!(slowest_median(table), Some(7590.0));

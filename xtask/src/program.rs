@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_not_found() {
+    fn file_that_is_no_program_is_not_found() {
         for path in ["/proc", "/nowhere/sh"] {
             assert_eq!(found(Path::new(path)), None, "{path}");
         }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_a_program_that_is_missing_is_told_its_package() {
+    fn error_of_a_missing_program_names_its_package() {
         for (program, package) in [
             ("ibv_nothing", "ibverbs-utils"),
             ("ib_nothing_bw", "perftest"),

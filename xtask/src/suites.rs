@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "FOLDER")]
     folders: Vec<PathBuf>,
 
-    /// Settings of the simulated device, for MLX5_SIM
+    /// Settings of the device, for MLX5_SIM
     ///
     /// The crates test connections at 127.0.0.1 because they know no other address.
     #[arg(long, short, value_name = "LIST", default_value = "link=roce,ipv4=127.0.0.1")]
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_tests_are_told_from_others() {
+    fn test_programs_are_distinguished_from_others() {
         let mut message = serde_json::json!({
             "profile": { "test": true },
             "target": { "name": "loopback" },

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "LIST")]
     sim: Option<String>,
 
-    /// The libibverbs that the program finds
+    /// The libibverbs of the program
     ///
     /// c is rdma-core's, also on a system whose programs find ours by themselves
     /// (mlx5-verbs-switch); rust is ours. libmlx5 comes from the same provider.

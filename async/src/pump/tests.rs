@@ -61,7 +61,7 @@ impl Rig {
 }
 
 #[test]
-fn what_completes_between_the_last_look_and_arming_does_not_let_the_pump_sleep() {
+fn completion_between_last_poll_and_arming_keeps_the_pump_awake() {
     let mut rig = Rig::new();
     assert_eq!(rig.pump.turn().unwrap(), 0);
     rig.message();
@@ -149,7 +149,7 @@ fn a_pump_that_always_finds_something_lets_queue_pairs_with_a_shared_receive_que
 }
 
 #[test]
-fn a_queue_pair_that_comes_to_be_drained_during_another_drain_is_drained_without_a_nudge() {
+fn queue_pair_to_drain_during_another_drain_is_drained_without_a_nudge() {
     let mut rig = Rig::new();
     let srq = rig.hub.adopt_srq::<()>(rig.pd.create_srq(4).build().unwrap()).unwrap();
     let [first, second] = [(); 2].map(|()| {

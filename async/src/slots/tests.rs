@@ -104,7 +104,7 @@ fn a_completion_wakes_its_future_in_any_order() {
         }
         // Poll once more, if it was woken.
         future.poll(|cx| slots.poll_outcome(cx, number));
-        let outcome = future.result.unwrap_or_else(|| panic!("nobody woke it: {order:?}"));
+        let outcome = future.result.unwrap_or_else(|| panic!("it was not woken: {order:?}"));
         assert_eq!(kept(outcome.unwrap()), "mine", "{order:?}");
     }
 }
@@ -302,7 +302,7 @@ fn futures_that_never_take_their_results_are_an_error_at_16_times_the_capacity()
 }
 
 #[test]
-fn whom_the_queue_has_refused_waits_for_a_completion_at_the_head_of_the_line() {
+fn refused_waiter_waits_for_a_completion_at_the_head_of_the_line() {
     let slots = Slots::new(3);
     let number = slots.try_take(ONE, &mut Some("small")).unwrap();
     let (completed, _) = slots.progress();
@@ -361,7 +361,7 @@ fn a_stream_is_woken_by_each_completion_and_by_the_end_in_any_order() {
 }
 
 #[test]
-fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order() {
+fn a_loss_reaches_futures_waiters_streams_and_waiters_for_the_end_in_any_order() {
     let lost = Ended::NoPump;
     for order in orders(&[1, 1, 1, 1, 1]) {
         let drops = Arc::new(AtomicUsize::new(0));
@@ -402,7 +402,7 @@ fn a_loss_reaches_futures_waiters_streams_and_who_waits_for_the_end_in_any_order
 }
 
 #[test]
-fn the_parts_of_a_batch_take_room_and_its_first_error_is_told_once() {
+fn parts_of_a_batch_take_room_and_its_first_error_is_reported_once() {
     let slots = Slots::new(3);
     let batch = Want { parts: 3, to: To::Future };
     let number = slots.try_take(batch, &mut Some("batch")).unwrap();
@@ -519,7 +519,7 @@ fn several_streams_share_the_results_and_all_hear_of_the_end_in_any_order() {
 }
 
 #[test]
-fn who_waits_no_more_is_forgotten() {
+fn dropped_waiter_is_forgotten() {
     let slots = Slots::new(1);
     let number = slots.try_take(STREAM, &mut Some(())).unwrap();
     let task = Arc::new(Task::default());
@@ -577,7 +577,7 @@ impl Wake for Panicking {
 }
 
 #[test]
-fn a_waker_that_panics_takes_nothing_from_anybody() {
+fn panicking_waker_leaves_the_other_waiters_intact() {
     let slots = Slots::new(2);
     let numbers = [0, 1].map(|_| slots.try_take(ONE, &mut Some("kept")).unwrap());
     let panicking = Waker::from(Arc::new(Panicking));
@@ -620,7 +620,7 @@ fn a_waker_that_panics_takes_nothing_from_anybody() {
 }
 
 #[test]
-fn what_a_queue_that_is_given_up_has_not_taken_comes_back_as_unused() {
+fn abandoned_queue_returns_unposted_requests_as_unused() {
     for order in orders(&[1, 1, 1, 1]) {
         let drops = Arc::new(AtomicUsize::new(0));
         let slots = Slots::new(4);
@@ -646,7 +646,7 @@ fn what_a_queue_that_is_given_up_has_not_taken_comes_back_as_unused() {
 }
 
 #[test]
-fn a_slot_tells_of_its_last_request_alone() {
+fn slot_reports_its_last_request_alone() {
     let slots = Slots::new(1);
     for failed in [true, false, true] {
         let number = slots.try_take(STREAM, &mut Some(())).unwrap();
@@ -754,7 +754,7 @@ fn slots_are_added_only_while_results_keep_all_others() {
 }
 
 #[test]
-fn who_was_refused_beside_another_is_tried_again_when_that_one_is_refused_too() {
+fn two_refused_waiters_are_both_tried_again() {
     let slots = Slots::new(2);
     let other = slots.try_take(ONE, &mut Some("other")).unwrap();
     let mut ticket = Ticket::default();

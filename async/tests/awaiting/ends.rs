@@ -82,7 +82,7 @@ fn dropping_the_last_handle_flushes_and_destroys_and_what_was_kept_is_freed_afte
 }
 
 #[test]
-fn when_the_peer_dies_every_request_fails_and_every_task_hears_of_it() {
+fn death_of_the_peer_fails_every_request_and_wakes_every_task() {
     let mut rig = Rig::stepped();
     let [here, there] = rig.pair();
     let qp: Queue<u32> = rig.hub.adopt(here).unwrap();
@@ -181,7 +181,7 @@ fn a_shutdown_without_an_end_waits_until_the_device_goes_on() {
 }
 
 #[test]
-fn who_waits_no_longer_for_a_queue_pair_to_close_leaves_it_to_the_pump() {
+fn dropped_close_leaves_the_queue_pair_to_the_pump() {
     let mut rig = Rig::stepped();
     let before = rig.queue_pairs();
     let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
@@ -362,7 +362,7 @@ fn draining_a_hub_lets_every_send_be_done() {
 }
 
 #[test]
-fn what_somebody_posts_by_hand_completes_no_request_of_another_queue_pair() {
+fn request_posted_outside_completes_no_request_of_another_queue_pair() {
     let mut rig = Rig::stepped();
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
     let mut receive = rig.block_on(qp.submit_recv(1, Sge::default())).unwrap();
@@ -380,7 +380,7 @@ fn what_somebody_posts_by_hand_completes_no_request_of_another_queue_pair() {
 }
 
 #[test]
-fn leaked_futures_take_room_from_nobody_and_submit_does_not_wait_for_them() {
+fn leaked_futures_take_no_room_and_submit_does_not_wait_for_them() {
     let mut rig = Rig::stepped();
     let before = rig.queue_pairs();
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
@@ -446,7 +446,7 @@ impl Drop for Panicking {
 }
 
 #[test]
-fn what_is_kept_and_panics_when_it_is_dropped_takes_nothing_from_anybody() {
+fn panic_in_the_drop_of_a_held_value_leaves_other_requests_intact() {
     let mut rig = Rig::stepped();
     let panicking: Queue<Panicking> = rig.hub.adopt(rig.loopback()).unwrap();
     let qp: Queue<u32> = rig.hub.adopt(rig.loopback()).unwrap();
@@ -461,7 +461,7 @@ fn what_is_kept_and_panics_when_it_is_dropped_takes_nothing_from_anybody() {
 }
 
 #[test]
-fn what_is_kept_for_a_result_that_nobody_takes_may_panic_when_the_pump_drops_it() {
+fn held_value_of_an_untaken_result_may_panic_when_the_pump_drops_it() {
     let mut rig = Rig::stepped();
     let (before, kept) = (rig.queue_pairs(), Arc::new(()));
     let panicking: Queue<(Arc<()>, Option<Panicking>)> = rig.hub.adopt(rig.loopback()).unwrap();

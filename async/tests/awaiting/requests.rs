@@ -91,7 +91,7 @@ fn a_batch_is_one_future_and_one_completion() {
 }
 
 #[test]
-fn a_batch_that_fails_in_the_middle_is_told_its_first_error_and_frees_its_slot() {
+fn batch_that_fails_in_the_middle_reports_its_first_error_and_frees_its_slot() {
     let mut rig = Rig::stepped();
     let qp: Queue<&str> = rig.hub.adopt(rig.loopback()).unwrap();
     let good = rig.memory.remote(4096..).unwrap();
@@ -112,7 +112,7 @@ fn a_batch_that_fails_in_the_middle_is_told_its_first_error_and_frees_its_slot()
 }
 
 #[test]
-fn what_a_dropped_request_keeps_lives_until_the_device_is_done() {
+fn memory_of_a_dropped_request_lives_until_the_device_is_done() {
     let mut rig = Rig::stepped();
     let qp: Queue<Arc<MemoryRegion>> = rig.hub.adopt(rig.loopback()).unwrap();
     let own = Arc::new(rig.pd.allocate(64).unwrap());
@@ -175,7 +175,7 @@ fn loop_until_full(qp: &Queue<u32>, to: mlx5::RemoteAddress, sge: Sge) -> u32 {
 }
 
 #[test]
-fn what_the_driver_refuses_comes_back_and_takes_no_place() {
+fn refused_request_comes_back_and_takes_no_room() {
     let mut rig = Rig::stepped();
     let qp: Queue<String> = rig.hub.adopt(rig.loopback()).unwrap();
     for _ in 0..40 {

@@ -47,14 +47,14 @@ fn a_seat_that_is_dropped_flushes_and_gives_its_place_back() {
 
 #[test]
 fn a_hub_that_is_shut_down_before_a_seat_is_adopted_flushes_it_and_ends() {
-    for lent in [false, true] {
+    for borrowed in [false, true] {
         let mut rig = Rig::stepped();
         let (mut seat, own) = seat(&rig);
-        match lent {
+        match borrowed {
             false => rig.hub.shutdown(),
             // The hub ends while it is being connected.
             true => seat
-                .lend(|qp| {
+                .with_owned(|qp| {
                     rig.hub.shutdown();
                     (qp, ())
                 })
@@ -68,7 +68,7 @@ fn a_hub_that_is_shut_down_before_a_seat_is_adopted_flushes_it_and_ends() {
         let flushed = rig.block_on(receives.next()).unwrap().unwrap_err();
         assert!(flushed.is_flushed());
         rig.settle();
-        assert!(rig.pump.is_none(), "lent {lent}: the pump waits for what never completes");
+        assert!(rig.pump.is_none(), "borrowed {borrowed}: the pump waits for what never completes");
         drop(rig.block_on(qp.close()).unwrap());
     }
 }
@@ -80,14 +80,14 @@ fn a_queue_pair_that_does_not_come_back_loses_its_requests_and_no_others() {
         let before = rig.queue_pairs();
         let (mut seat, own) = seat(&rig);
         let other: QueuePair<Rc> = rig.loopback();
-        let lend = AssertUnwindSafe(|| {
-            seat.lend(|qp| {
+        let with_owned = AssertUnwindSafe(|| {
+            seat.with_owned(|qp| {
                 drop(qp);
                 assert!(swapped, "the connection manager of a test panics");
                 (other, ())
             })
         });
-        assert_eq!(catch_unwind(lend).is_ok(), swapped);
+        assert_eq!(catch_unwind(with_owned).is_ok(), swapped);
         assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
         assert_eq!(rig.queue_pairs(), before);
         let qp: Queue<Keep> = seat.adopt();
@@ -135,14 +135,14 @@ fn requests_of_a_queue_pair_that_the_program_keeps_end_when_it_ends() {
         let (mut seat, own) = seat(&rig);
         let other: QueuePair<Rc> = rig.loopback();
         if way == "with the result" {
-            assert_eq!(seat.lend(|qp| (other, qp)).unwrap_err(), Ended::Destroyed);
+            assert_eq!(seat.with_owned(|qp| (other, qp)).unwrap_err(), Ended::Destroyed);
             assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Destroyed);
             drop(seat);
             assert_eq!(Arc::strong_count(&own), 1);
             continue;
         }
         let mut kept = None;
-        let error = seat.lend(|qp| (other, kept = Some(qp))).unwrap_err();
+        let error = seat.with_owned(|qp| (other, kept = Some(qp))).unwrap_err();
         assert_eq!((error, Arc::strong_count(&own)), (Ended::Elsewhere, 2));
         let mut qp = kept.unwrap();
         match way {
@@ -175,13 +175,13 @@ fn a_queue_pair_that_a_panic_leaves_with_the_program_keeps_what_is_posted() {
     let mut rig = Rig::stepped();
     let (mut seat, own) = seat(&rig);
     let mut kept = None;
-    let lend = AssertUnwindSafe(|| {
-        seat.lend(|qp| -> (QueuePair<Rc>, ()) {
+    let with_owned = AssertUnwindSafe(|| {
+        seat.with_owned(|qp| -> (QueuePair<Rc>, ()) {
             kept = Some(qp);
             panic!("the connection manager of a test panics")
         })
     });
-    assert!(catch_unwind(lend).is_err());
+    assert!(catch_unwind(with_owned).is_err());
     assert_eq!(seat.with(|_| ()).unwrap_err(), Ended::Elsewhere);
     assert_eq!(Arc::strong_count(&own), 2, "the device may write to it");
     drop((kept, seat));

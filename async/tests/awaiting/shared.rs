@@ -354,7 +354,7 @@ fn the_pump_keeps_no_shared_queue_whose_handles_are_gone() {
     assert_eq!(rig.block_on(received).unwrap().keep, 7);
     let spare = rig.loopback();
     // The queue pair is destroyed at once, without the pump.
-    seat.lend(|qp| {
+    seat.with_owned(|qp| {
         drop(qp);
         (spare, ())
     })
@@ -364,7 +364,7 @@ fn the_pump_keeps_no_shared_queue_whose_handles_are_gone() {
 }
 
 #[test]
-fn a_send_that_somebody_posts_by_hand_completes_no_receive_request() {
+fn send_posted_outside_completes_no_receive_request() {
     let mut rig = Rig::stepped();
     let srq = shared::<u32>(&rig, 8);
     let mut received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
@@ -385,7 +385,7 @@ fn a_send_that_somebody_posts_by_hand_completes_no_receive_request() {
 }
 
 #[test]
-fn a_queue_pair_that_is_lent_during_a_shutdown_is_drained_when_it_comes_back() {
+fn queue_pair_borrowed_during_a_shutdown_is_drained_when_returned() {
     let mut rig = Rig::stepped();
     let srq = shared::<u32>(&rig, 8);
     let cq = rig.context.create_cq(16).build().unwrap();
@@ -396,7 +396,7 @@ fn a_queue_pair_that_is_lent_during_a_shutdown_is_drained_when_it_comes_back() {
     let [here, mut there] = pair;
     let mut seat = rig.hub.reserve::<_, u32>(here).unwrap();
     let mut received = rig.block_on(srq.submit_recv(7, Sge::default())).unwrap();
-    seat.lend(|qp| {
+    seat.with_owned(|qp| {
         rig.hub.shutdown();
         rig.settle();
         there.post(|batch| send(batch.wr(1, SendFlags::SIGNALED))).unwrap();

@@ -36,7 +36,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         thread::park_timeout(LIMIT);
-        assert!(Instant::now() < deadline, "nobody woke the task");
+        assert!(Instant::now() < deadline, "the task was not woken");
     }
 }
 
@@ -123,7 +123,7 @@ async fn tasks(rig: &mut Rig) {
         clients.push(tokio::spawn(async move { traffic(&qp, 100).await }));
     }
     for client in clients {
-        tokio::time::timeout(LIMIT, client).await.expect("nobody woke the task").unwrap();
+        tokio::time::timeout(LIMIT, client).await.expect("the task was not woken").unwrap();
     }
     rig.hub.shutdown();
     pump.await.unwrap().unwrap();
@@ -141,7 +141,7 @@ async fn a_task_serves_tasks_of_other_threads() {
 
 /// Futures that are dropped at any moment do not disturb other tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_are_given_up_disturb_nobody() {
+async fn abandoned_requests_leave_the_others_intact() {
     let mut rig = Rig::new(SimConfig::new());
     let pump = tokio::spawn(rig.pump.take().unwrap().drive());
     let qp: Queue<u64> = rig.hub.adopt(rig.loopback()).unwrap();
@@ -159,7 +159,7 @@ async fn requests_that_are_given_up_disturb_nobody() {
     });
     for number in 0..300 {
         let request = qp.submit(number, NONE, |wr| wr.rdma_write(to).sge(sge)).await.unwrap();
-        let done = tokio::time::timeout(LIMIT, request).await.expect("nobody woke the task");
+        let done = tokio::time::timeout(LIMIT, request).await.expect("the task was not woken");
         assert_eq!(done.unwrap().keep, number);
     }
     impatient.await.unwrap();
@@ -169,7 +169,7 @@ async fn requests_that_are_given_up_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn what_a_descriptor_has_is_found() {
+async fn dropped_wait_for_a_descriptor_loses_no_byte() {
     use std::io::{Read, Write};
     let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
     one.set_nonblocking(true).unwrap();

@@ -230,7 +230,7 @@ struct Rping {
 }
 
 impl Rping {
-    fn tell(&mut self, region: RemoteAddress, length: u32) -> Outcome {
+    fn send_region(&mut self, region: RemoteAddress, length: u32) -> Outcome {
         self.outbox.write_at(0, &describe(region, length))?;
         let mut batch = self.connection.qp_mut().wr_start();
         batch.wr(SEND, SendFlags::SIGNALED).send().sge(self.outbox.whole()?);
@@ -276,14 +276,14 @@ impl Rping {
         batch.wr(TRANSFER, SendFlags::SIGNALED).rdma_read(source).sge(here);
         batch.complete()?;
         self.site.sent(TRANSFER)?;
-        self.tell(RemoteAddress::default(), 0)?;
+        self.send_region(RemoteAddress::default(), 0)?;
         let (sink, _) = self.heard()?;
         let here = self.data.sge(..length as usize)?;
         let mut batch = self.connection.qp_mut().wr_start();
         batch.wr(TRANSFER, SendFlags::SIGNALED).rdma_write(sink).sge(here);
         batch.complete()?;
         self.site.sent(TRANSFER)?;
-        self.tell(RemoteAddress::default(), 0)?;
+        self.send_region(RemoteAddress::default(), 0)?;
         let mut text = vec![0; length as usize];
         self.data.read_at(0, &mut text)?;
         println!("ping: {}", text.escape_ascii());
@@ -298,9 +298,9 @@ impl Rping {
         self.data.write_at(0, &ping)?;
         self.data.write_at(PING, &[0; PING])?;
         let (source, sink) = (self.data.remote(..PING)?, self.data.remote(PING..)?);
-        self.tell(source, PING as u32)?;
+        self.send_region(source, PING as u32)?;
         self.heard()?;
-        self.tell(sink, PING as u32)?;
+        self.send_region(sink, PING as u32)?;
         self.heard()?;
         let mut back = [0; PING];
         self.data.read_at(PING, &mut back)?;
@@ -441,7 +441,7 @@ fn udaddy(side: Side, address: SocketAddr) -> Outcome {
             };
             let port = request.port_num()?.ok_or("a request has a port")?;
             let way = own.site.pd.create_ah_from_received(port, &received)?;
-            let sender = last.src_qp().ok_or("a datagram tells its sender")?;
+            let sender = last.src_qp().ok_or("a datagram names its sender")?;
             own.send(&way, sender, QKEY)?;
             own.site.sent(TRANSFER)?;
         }

@@ -30,7 +30,7 @@ fn both_sides_get_what_the_other_gave() {
 #[test]
 fn a_silent_peer_is_given_up() {
     let (mut one, _other) = pair(Duration::from_millis(20));
-    let error = one.ready().expect_err("nobody answers");
+    let error = one.ready().expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
@@ -43,10 +43,10 @@ fn the_time_limit_is_that_of_the_whole_call_however_much_has_come() {
 }
 
 #[test]
-fn a_peer_that_hangs_up_is_told_of() {
+fn peer_that_hangs_up_is_reported() {
     let (mut one, other) = pair(LONG);
     drop(other);
-    let error = one.ready().expect_err("nobody is there");
+    let error = one.ready().expect_err("no peer");
     assert_eq!(error.kind(), ErrorKind::Disconnected);
 }
 
@@ -66,7 +66,7 @@ fn another_version_another_order_and_another_program_are_noticed() {
 #[test]
 fn an_exchange_that_broke_off_is_not_taken_up_again() {
     let (mut one, mut other) = pair(Duration::from_millis(20));
-    let first = one.ready().expect_err("nobody answers");
+    let first = one.ready().expect_err("no answer");
     assert!(first.to_string().contains("connect again"), "{first}");
     // The answer comes late: what is next on the stream is not what the next call waits for.
     other.write_all(b"mlxB\0\x01\0\x03\0\0\0\0").expect("sent");

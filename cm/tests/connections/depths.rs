@@ -42,7 +42,7 @@ impl Client {
 }
 
 #[test]
-fn whoever_asks_for_more_than_the_device_has_gets_what_it_has() {
+fn request_for_more_depth_than_the_device_has_gets_the_devices_limit() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
     let mut client = Client::ask(&machine, 128, 255);

@@ -31,7 +31,7 @@ fn messages_go_both_ways_over_either_kind_of_port() {
 }
 
 #[test]
-fn whoever_ends_a_connection_waits_until_the_other_agrees() {
+fn disconnect_waits_until_the_peer_agrees() {
     let machine = Machine::roce();
     let [(mut client, ours), (mut server, theirs)] = machine.connected();
     assert!(!server.has_ended().expect("no error"));

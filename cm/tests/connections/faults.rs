@@ -18,15 +18,15 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::rig::{ADDRESS, Failed, LIMIT, Machine, Objects, address, event, resolved};
 
 #[test]
-fn nobody_listens_and_the_queue_pair_comes_back() {
+fn connect_without_listener_fails_and_returns_the_queue_pair() {
     let machine = Machine::roce();
-    let failed = machine.client(b"").expect_err("nobody is there");
+    let failed = machine.client(b"").expect_err("no listener");
     assert_eq!(failed.error().kind(), ErrorKind::Rejected);
     let reason = failed.error().rejection().expect("a rejection").reason;
     assert_eq!(reason, reject_reason::INVALID_SERVICE_ID);
     let Failed::Refused(failed) = failed else { panic!("the address is there") };
     let (error, mut qp) = failed.into_parts();
-    assert!(error.to_string().contains("nobody listens"), "{error}");
+    assert!(error.to_string().contains("no program listens"), "{error}");
     qp.reset().expect("reset");
     drop(qp);
     machine.end();
@@ -74,7 +74,7 @@ fn private_data_that_is_too_long_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
+fn unassigned_address_and_address_without_route_give_different_errors() {
     let machine = Machine::roce();
     let error = connect_on(machine.kernel(), "192.168.7.7:1").expect_err("no way");
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Unreachable, Some(Errno::ENETUNREACH)));
@@ -82,10 +82,10 @@ fn an_address_of_nobody_is_told_apart_from_one_that_nothing_leads_to() {
     assert!(error.to_string().contains("serve two RoCE devices (`devices=2"), "{error}");
     let channel = machine.channel();
     let id = channel.create_id(PortSpace::Tcp).expect("created");
-    let nobody: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");
-    id.resolve_addr(None, nobody, Duration::from_millis(5)).expect("resolving");
+    let unassigned: std::net::SocketAddr = "10.0.0.77:1".parse().expect("an address");
+    id.resolve_addr(None, unassigned, Duration::from_millis(5)).expect("resolving");
     assert!(matches!(event(&channel), EventKind::AddressError(Errno::ETIMEDOUT)));
-    let error = Listener::bind_on(machine.kernel(), nobody).expect_err("not ours");
+    let error = Listener::bind_on(machine.kernel(), unassigned).expect_err("not ours");
     assert_eq!(error.kind(), ErrorKind::AddressNotAvailable);
     drop((id, channel));
     machine.end();
@@ -151,7 +151,7 @@ fn a_backlog_that_is_full_delays_and_does_not_refuse() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_told_of_at_every_step() {
+fn client_reports_a_gone_server_at_every_step() {
     let machine = Machine::roce();
     // The listener has not read the request, and has.
     for is_read in [false, true] {
@@ -185,7 +185,7 @@ fn a_server_that_is_gone_is_told_of_at_every_step() {
 }
 
 #[test]
-fn a_client_that_is_gone_is_told_of_at_every_step() {
+fn server_reports_a_gone_client_at_every_step() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
     let ask = || {
@@ -244,10 +244,10 @@ fn a_client_that_never_gets_ready_is_given_up() {
 }
 
 #[test]
-fn nobody_comes() {
+fn accept_without_client_times_out() {
     let machine = Machine::roce();
     let mut listener = machine.listener();
-    let error = listener.next(Some(Duration::from_millis(1))).expect_err("nobody");
+    let error = listener.next(Some(Duration::from_millis(1))).expect_err("no client");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     drop(listener);
     machine.end();
@@ -381,7 +381,7 @@ fn a_connection_that_cannot_be_watched_is_returned_as_it_was() {
 }
 
 #[test]
-fn a_watched_connection_is_dropped_in_time_whatever_else_is_told_meanwhile() {
+fn watched_connection_is_dropped_in_time_despite_other_events() {
     let machine = Machine::roce();
     let [(client, ours), (server, theirs)] = machine.connected();
     let watched = server.watched().expect("a thread");

@@ -43,7 +43,7 @@ fn options_end_up_in_the_attributes_of_the_queue_pair() {
 }
 
 #[test]
-fn an_address_in_use_is_refused_and_shared_by_those_who_want_that() {
+fn address_in_use_is_refused_unless_both_listeners_share_it() {
     let machine = Machine::roce();
     let channel = machine.channel();
     let first = listening(&channel, ADDRESS);
@@ -63,7 +63,7 @@ fn an_address_in_use_is_refused_and_shared_by_those_who_want_that() {
 }
 
 #[test]
-fn the_unspecified_address_of_ipv6_takes_ipv4_unless_it_is_told_not_to() {
+fn unspecified_ipv6_address_takes_ipv4_unless_v6_only() {
     let machine = Machine::roce();
     for (only, reaches) in [(false, true), (true, false)] {
         let (server, client) = (machine.channel(), machine.channel());
@@ -182,7 +182,7 @@ impl Kernel for Alike {
 }
 
 #[test]
-fn a_device_that_cannot_be_told_from_another_one_is_not_guessed() {
+fn indistinguishable_device_is_not_guessed() {
     let simulator = Simulator::new(SimConfig::new().devices(2).ports([PortConfig::ROCE]));
     let device = |kernel| Listener::bind_on(kernel, ADDRESS).expect("a listener").device();
     assert_eq!(device(simulator.kernel()).expect("a device").name(), "mlx5_0");

@@ -173,7 +173,7 @@ fn run(machine: &Machine, kills_client: bool, step: u64) -> [Fate; 2] {
 }
 
 #[test]
-fn whoever_is_killed_at_whatever_step_the_other_hears_of_it_and_nothing_is_left() {
+fn process_killed_at_any_step_is_reported_to_the_peer_and_leaves_nothing() {
     for kills_client in [true, false] {
         let machine = Machine::roce();
         let mut heard = Vec::new();

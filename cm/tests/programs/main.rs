@@ -36,7 +36,7 @@ const TESTS: &[Row] = rows! {
     a_server_shares_its_receives_over_extended_connections: ["rdma_xserver", "rdma_xclient"],
     sockets_over_rdma_stream: ["rstream"],
     perftest_connects_by_the_connection_manager: ["ib_write_bw"],
-    a_client_of_nobody_is_rejected: ["ucmatose"],
+    client_without_server_is_rejected: ["ucmatose"],
     either_side_may_be_killed_at_every_step: [],
     either_side_may_be_killed_at_any_moment: [],
 };
@@ -196,11 +196,11 @@ fn perftest_connects_by_the_connection_manager() {
     panic!("perftest's client gave up each time");
 }
 
-fn a_client_of_nobody_is_rejected() {
+fn client_without_server_is_rejected() {
     let machine = Machine::serve(LINKS[0]);
     for (program, said) in [
         (("ucmatose", &["-s", HERE] as &[_]), "RDMA_CM_EVENT_REJECTED, error: 8"),
-        (("peer", &["rping", "client", HERE]), "nobody listens there"),
+        (("peer", &["rping", "client", HERE]), "no program listens there"),
     ] {
         let (succeeded, text) = Program::start(&machine, program).ends();
         assert!(!succeeded && text.contains(said), "{text}");
@@ -292,8 +292,8 @@ fn either_side_may_be_killed_at_any_moment() {
             0 => {
                 server.kill();
                 let (_, said) = client.ends();
-                let nobody = said.contains("rejected for reason 8");
-                assert!(nobody || ENDS.iter().any(|end| said.contains(end)), "{what}: {said}");
+                let no_listener = said.contains("rejected for reason 8");
+                assert!(no_listener || ENDS.iter().any(|end| said.contains(end)), "{what}: {said}");
                 machine.end();
             }
             _ => {

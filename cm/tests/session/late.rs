@@ -136,7 +136,7 @@ impl Tally {
         }
     }
 
-    fn is_telling(&self, runs: usize) -> bool {
+    fn is_conclusive(&self, runs: usize) -> bool {
         self.done > runs
             && self.messages > runs
             && self.overtaking > runs / 8
@@ -489,5 +489,5 @@ fn nothing_completes_twice_or_of_another_session_however_late_the_device_is() {
         all.add(run(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number)));
     }
     println!("{all:?}");
-    assert!(seeds < 16 || all.is_telling(seeds as usize), "of {seeds} seeds: {all:?}");
+    assert!(seeds < 16 || all.is_conclusive(seeds as usize), "of {seeds} seeds: {all:?}");
 }

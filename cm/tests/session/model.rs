@@ -68,7 +68,7 @@ fn serve(
     let mut cq = context.create_cq(16).build().unwrap();
     let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
     let memory = pd.memory(WORDS * 8).access(access).register().unwrap();
-    let told = memory.remote_slice(..).unwrap().to_bytes();
+    let location = memory.remote_slice(..).unwrap().to_bytes();
     ready.send(()).unwrap();
     while !over.load(Ordering::Acquire) {
         let Ok(request) = listener.next(Some(Duration::from_millis(2))) else { continue };
@@ -79,7 +79,7 @@ fn serve(
         // The call that is made to fail may be one of this side: then the client tries again.
         let Ok(qp) = pd.create_qp::<Rc>(&cq, &cq).build() else { continue };
         // The client may have given up meanwhile.
-        let Ok(mut connection) = request.timeout(ATTEMPT).accept(qp, &told) else { continue };
+        let Ok(mut connection) = request.timeout(ATTEMPT).accept(qp, &location) else { continue };
         // The greeting. The client may have gone, and the queue pair may be flushed.
         let _ = connection.qp_mut().post(|batch| {
             batch.wr(0, SendFlags::SIGNALED).send().sge_list(&[]);
@@ -113,15 +113,18 @@ struct Model {
     posted: BTreeSet<u64>,
     done: BTreeSet<u64>,
     /// Reported as not done.
-    told: BTreeMap<u64, WhyNotDone>,
+    reported: BTreeMap<u64, WhyNotDone>,
 }
 
 impl Model {
-    fn tell(&mut self, not_done: Vec<mlx5::NotDone>) {
+    fn record(&mut self, not_done: Vec<mlx5::NotDone>) {
         for one in not_done {
             assert_eq!(one.receive, one.wr_id >= RECEIVE, "{one:?}");
             assert!(self.posted.contains(&one.wr_id), "{one:?} was never posted");
-            assert!(self.told.insert(one.wr_id, one.why).is_none(), "{one:?} was told twice");
+            assert!(
+                self.reported.insert(one.wr_id, one.why).is_none(),
+                "{one:?} was reported twice"
+            );
         }
     }
 
@@ -137,9 +140,9 @@ impl Model {
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     requests_done: usize,
-    requests_told: usize,
+    requests_reported: usize,
     receives_done: usize,
-    receives_told: usize,
+    receives_reported: usize,
     /// Reported as flushed, as failed, as unknown.
     why: [usize; 3],
     attempts: usize,
@@ -153,11 +156,11 @@ impl Tally {
     fn count(&mut self, model: &Model) {
         let receives = |count: usize, id: &u64| count + usize::from(*id >= RECEIVE);
         let done = model.done.iter().fold(0, receives);
-        let told = model.told.keys().fold(0, receives);
-        (self.receives_done, self.receives_told) = (done, told);
+        let reported = model.reported.keys().fold(0, receives);
+        (self.receives_done, self.receives_reported) = (done, reported);
         self.requests_done = model.done.len() - done;
-        self.requests_told = model.told.len() - told;
-        for why in model.told.values() {
+        self.requests_reported = model.reported.len() - reported;
+        for why in model.reported.values() {
             self.why[match why {
                 WhyNotDone::Failed(error) if error.is_flushed() => 0,
                 WhyNotDone::Failed(_) => 1,
@@ -168,9 +171,9 @@ impl Tally {
 
     fn add(&mut self, other: Self) {
         self.requests_done += other.requests_done;
-        self.requests_told += other.requests_told;
+        self.requests_reported += other.requests_reported;
         self.receives_done += other.receives_done;
-        self.receives_told += other.receives_told;
+        self.receives_reported += other.receives_reported;
         for (sum, one) in self.why.iter_mut().zip(other.why) {
             *sum += one;
         }
@@ -181,14 +184,14 @@ impl Tally {
     }
 
     /// Whether every event that the test is about happened at least once in `runs` runs.
-    fn is_telling(&self, runs: usize) -> bool {
+    fn is_conclusive(&self, runs: usize) -> bool {
         let rounds = runs * ROUNDS;
         self.connected == rounds
             && self.attempts > rounds
             && self.requests_done > rounds / 4
-            && self.requests_told > rounds
+            && self.requests_reported > rounds
             && self.receives_done > rounds / 32
-            && self.receives_told > rounds
+            && self.receives_reported > rounds
             && self.why.iter().all(|count| *count > 0)
             && self.moved > 0
             && self.devices_gone > 0
@@ -270,7 +273,7 @@ fn run(seed: u64) -> Tally {
                 );
                 simulator.fail_no_call();
                 match outcome {
-                    Ok(not_done) => break model.tell(not_done),
+                    Ok(not_done) => break model.record(not_done),
                     Err(error) => {
                         assert!(!server.is_finished(), "{}", context("the server has ended"));
                         let state = session.state();
@@ -280,8 +283,8 @@ fn run(seed: u64) -> Tally {
             }
             tally.connected += 1;
             let connection = session.connection().unwrap();
-            let told = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
-            let words = RemoteSlice::<u8>::from_bytes(told).unwrap().cast::<u64>().unwrap();
+            let location = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
+            let words = RemoteSlice::<u8>::from_bytes(location).unwrap().cast::<u64>().unwrap();
             // A fault hits while requests are outstanding, or none does.
             let fault = random.below(6);
             let count = 1 + random.below(32).min(WORDS as u64 - 1 - next);
@@ -292,7 +295,7 @@ fn run(seed: u64) -> Tally {
                     Ok(()) => done.push(wc.wr_id()),
                     Err(why) => {
                         let why = WhyNotDone::Failed(why);
-                        assert!(model.told.insert(wc.wr_id(), why).is_none(), "told twice");
+                        assert!(model.reported.insert(wc.wr_id(), why).is_none(), "reported twice");
                     }
                 })
                 .unwrap();
@@ -351,10 +354,10 @@ fn run(seed: u64) -> Tally {
                         }
                     });
                     match stopped {
-                        Ok(not_done) => break model.tell(not_done),
+                        Ok(not_done) => break model.record(not_done),
                         Err(failed) => {
                             assert_eq!(session.state(), SessionState::Stopping, "{failed}");
-                            model.tell(failed.not_done);
+                            model.record(failed.not_done);
                         }
                     }
                 }
@@ -377,14 +380,14 @@ fn run(seed: u64) -> Tally {
         match stopped {
             Ok(not_done) => {
                 assert!(!is_pulled_out || was == SessionState::Idle, "MLX5_SEED={seed}: {was:?}");
-                model.tell(not_done);
+                model.record(not_done);
             }
             Err(failed) => {
                 assert!(is_pulled_out, "MLX5_SEED={seed}: {failed}");
                 assert_eq!(failed.error.kind(), ErrorKind::DeviceGone, "MLX5_SEED={seed}");
                 assert_eq!(session.state(), SessionState::Lost, "MLX5_SEED={seed}");
                 tally.devices_gone += 1;
-                model.tell(failed.not_done);
+                model.record(failed.not_done);
             }
         }
         model.finish(done);
@@ -397,8 +400,9 @@ fn run(seed: u64) -> Tally {
             ids.iter().copied().filter(|id| *id >= RECEIVE).collect()
         };
         for wr_id in receives(&model.posted) {
-            let (done, told) = (model.done.contains(&wr_id), model.told.contains_key(&wr_id));
-            assert!(done != told, "MLX5_SEED={seed}: receive {wr_id:#x}: {done}, {told}");
+            let (done, reported) =
+                (model.done.contains(&wr_id), model.reported.contains_key(&wr_id));
+            assert!(done != reported, "MLX5_SEED={seed}: receive {wr_id:#x}: {done}, {reported}");
         }
         let greeted: Vec<u64> = receives(&model.done).iter().map(|id| id >> 8).collect();
         assert!(greeted.is_sorted_by(|a, b| a < b), "MLX5_SEED={seed}: {greeted:x?}");
@@ -406,22 +410,23 @@ fn run(seed: u64) -> Tally {
             let mut word = [0; 8];
             memory.read_at(wr_id as usize * 8, &mut word).unwrap();
             let times = u64::from_ne_bytes(word);
-            let (done, told) = (model.done.contains(&wr_id), model.told.contains_key(&wr_id));
+            let (done, reported) =
+                (model.done.contains(&wr_id), model.reported.contains_key(&wr_id));
             let posted = model.posted.contains(&wr_id);
             assert_eq!(
                 posted,
-                done || told,
+                done || reported,
                 "MLX5_SEED={seed}: request {wr_id} is not accounted for"
             );
-            assert!(!(done && told), "MLX5_SEED={seed}: request {wr_id} is both");
-            let allowed = match (done, told) {
+            assert!(!(done && reported), "MLX5_SEED={seed}: request {wr_id} is both");
+            let allowed = match (done, reported) {
                 (true, _) => 1..=1,
                 (_, true) => 0..=1,
                 _ => 0..=0,
             };
             assert!(
                 allowed.contains(&times),
-                "MLX5_SEED={seed}: request {wr_id} was done {times} times; done {done}, told {told}"
+                "MLX5_SEED={seed}: request {wr_id} was done {times} times; done {done}, reported {reported}"
             );
         }
     });
@@ -461,5 +466,5 @@ fn no_request_is_done_twice_or_forgotten_whatever_fails() {
     }
     println!("{all:?}");
     // With few seeds, some of the events may not happen.
-    assert!(seeds < 16 || all.is_telling(seeds as usize), "of {seeds} seeds: {all:?}");
+    assert!(seeds < 16 || all.is_conclusive(seeds as usize), "of {seeds} seeds: {all:?}");
 }

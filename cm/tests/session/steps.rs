@@ -79,14 +79,14 @@ fn each_step_has_its_state_and_a_wrong_one_is_refused() {
         assert_eq!(not_done.len(), 1);
         assert_eq!((not_done[0].wr_id, not_done[0].receive), (7, true));
         assert!(matches!(not_done[0].why, WhyNotDone::Failed(error) if error.is_flushed()));
-        assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
+        assert_eq!(session.stop(&mut [&mut cq], |_| {}).unwrap(), [], "it is reported once");
     }
     drop((session, listener, cq, _pd));
     end(&simulator);
 }
 
 #[test]
-fn a_session_that_is_taken_apart_tells_what_was_not_told() {
+fn session_taken_apart_returns_unreported_requests() {
     let simulator = simulator();
     let (pd, mut cq, mut qp) = loopback(&simulator);
     qp.recv(5, Sge::default()).unwrap();
@@ -166,8 +166,8 @@ fn patience_limits_all_steps_of_all_attempts() {
         session.reconnect(&kernel, addresses, patience, cqs, attempt, |_| {}).unwrap_err().kind()
     };
     // No machine has these addresses: resolving takes its whole time limit.
-    let nobody = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
-    let kind = fails(&mut session, &nobody, None);
+    let unassigned = ["10.0.0.77:1", "10.0.0.78:1"].map(|address| address.parse().unwrap());
+    let kind = fails(&mut session, &unassigned, None);
     assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut), "{kind:?}");
     // A listener that gets no message: the limit holds whatever limit an attempt sets itself.
     let listener = Listener::bind_on(simulator.kernel(), ADDRESS).unwrap();
@@ -304,7 +304,7 @@ fn an_address_that_another_device_leads_to_is_no_reason_to_try_again() {
 }
 
 #[test]
-fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
+fn gone_device_ends_the_session_and_unknown_requests_are_reported() {
     let simulator = simulator();
     let (_pd, mut cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
     let mut session = Session::new(qp);
@@ -332,8 +332,8 @@ fn a_device_that_is_gone_ends_the_session_and_what_is_unknown_is_told() {
     // The next call reports the requests that the failed one could not.
     let failed = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
     assert_eq!(failed.error.kind(), ErrorKind::DeviceGone, "{failed}");
-    let told: Vec<u64> = failed.not_done.iter().map(|one| one.wr_id).collect();
-    assert_eq!(told, [1, 2, 3]);
+    let reported: Vec<u64> = failed.not_done.iter().map(|one| one.wr_id).collect();
+    assert_eq!(reported, [1, 2, 3]);
     let again = session.stop(&mut [&mut cq], |_| {}).unwrap_err();
     assert_eq!(again.not_done, []);
     drop(server);
@@ -400,7 +400,7 @@ fn a_device_that_withholds_completions_does_not_hold_up_a_session_longer_than_it
 }
 
 #[test]
-fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_connected() {
+fn session_stopped_now_reports_withheld_requests_and_can_connect_again() {
     ends(|| {
         let simulator = simulator();
         let (pd, mut cq, mut qp) = loopback(&simulator);
@@ -412,7 +412,7 @@ fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_conn
         let not_done = session.stop_now(&mut [&mut cq], |_| panic!("none has come")).unwrap();
         assert_eq!(not_done, [NotDone { wr_id: 4, receive: true, why: WhyNotDone::Unknown }]);
         assert_eq!(session.state(), SessionState::Idle);
-        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is told once");
+        assert_eq!(session.stop_now(&mut [&mut cq], |_| {}).unwrap(), [], "it is reported once");
         // The device has forgotten the receive, so its memory may be freed.
         drop(inbox);
         simulator.inject(0, Fault::Resume);
@@ -434,7 +434,7 @@ fn a_session_that_is_stopped_now_tells_what_the_device_withholds_and_may_be_conn
 }
 
 #[test]
-fn what_completes_before_the_limit_and_what_completes_after_it_is_told_once() {
+fn completions_before_and_after_the_limit_are_reported_once() {
     ends(|| {
         let simulator = Simulator::new(SimConfig::new().step(true));
         let (pd, mut cq, mut qp) = loopback(&simulator);
@@ -458,7 +458,7 @@ fn what_completes_before_the_limit_and_what_completes_after_it_is_told_once() {
 }
 
 #[test]
-fn a_session_waits_for_the_device_as_long_as_for_a_peer_unless_it_is_told_otherwise() {
+fn session_waits_for_the_device_as_long_as_for_a_peer_by_default() {
     let simulator = simulator();
     let (_pd, _cq, qp) = objects(&mlx5::devices_on(simulator.kernel()).unwrap()[0]);
     let text = format!("{:?}", Session::new(qp));
@@ -477,7 +477,7 @@ fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
         false => simulator.fail_call(k, mlx5::Errno::ENOMEM),
         true => simulator.fail_call_late(k, mlx5::Errno::EFAULT),
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let first = match now {
         false => session.stop(&mut [&mut cq], |_| {}),
         true => session.stop_now(&mut [&mut cq], |_| {}),
@@ -485,21 +485,21 @@ fn stop_with_a_failure(now: bool, k: u64, late: bool) -> bool {
     simulator.fail_no_call();
     let failed = first.is_err();
     match first {
-        Ok(not_done) => told.extend(not_done),
+        Ok(not_done) => reported.extend(not_done),
         Err(error) => {
             assert_eq!(session.state(), SessionState::Stopping, "call {k}: {error}");
-            told.extend(error.not_done);
-            told.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
+            reported.extend(error.not_done);
+            reported.extend(session.stop(&mut [&mut cq], |_| {}).unwrap());
         }
     }
     assert_eq!(session.state(), SessionState::Idle);
-    let told: Vec<u64> = told.iter().map(|one| one.wr_id).collect();
-    assert_eq!(told, [9], "call {k}, now: {now}, late: {late}");
+    let reported: Vec<u64> = reported.iter().map(|one| one.wr_id).collect();
+    assert_eq!(reported, [9], "call {k}, now: {now}, late: {late}");
     failed
 }
 
 #[test]
-fn a_call_that_fails_leaves_a_session_that_can_be_stopped_again_and_tells_everything_once() {
+fn failed_stop_can_be_repeated_and_reports_every_request_once() {
     for (now, late) in [(false, false), (false, true), (true, false), (true, true)] {
         let failed = (1..).take_while(|k| stop_with_a_failure(now, *k, late)).count();
         assert!(failed >= 2 - usize::from(now), "to flush and to reset can fail, late: {late}");

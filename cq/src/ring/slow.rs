@@ -116,7 +116,7 @@ impl<Q: Queue> Ring<Q> {
                     continue;
                 }
                 Ok(None) if queue.is_lent(!is_of_send(opcode)) => {
-                    self.found_lent(descriptor, opcode, marks);
+                    self.found_raw(descriptor, opcode, marks);
                     true
                 }
                 Ok(None) => self.latch(Corruption::Counter { user_index, counter }),
@@ -188,7 +188,7 @@ impl<Q: Queue> Ring<Q> {
     /// fields.
     #[cold]
     #[inline(never)]
-    fn found_lent(&mut self, descriptor: NonNull<u8>, opcode: u8, marks: Kind) {
+    fn found_raw(&mut self, descriptor: NonNull<u8>, opcode: u8, marks: Kind) {
         // SAFETY: the byte is inside a descriptor.
         let posted = unsafe { descriptor.byte_add(SEND_OPCODE).read_volatile() };
         let kind = match CqeOpcode::from_bits(opcode) {

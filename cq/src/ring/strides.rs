@@ -113,14 +113,15 @@ struct Passed<'a, Q> {
 impl<Q> Drop for Passed<'_, Q> {
     #[inline]
     fn drop(&mut self) {
-        (self.ring.lent.at.next, self.ring.lent.at.expected) = (self.next, self.expected);
+        (self.ring.poll_state.at.next, self.ring.poll_state.at.expected) =
+            (self.next, self.expected);
     }
 }
 
 /// The ring's state of a poll of packets that share receives.
-pub(super) struct Lent {
+pub(super) struct PollState {
     /// Whether there is a poll, which has the ring's position.
-    is_lent: bool,
+    is_open: bool,
     /// Whether it consumed CQEs that are not of packets.
     others: bool,
     /// Number of packets that it returned, up to the ring's position, and the limit.
@@ -130,12 +131,12 @@ pub(super) struct Lent {
     at: Position,
 }
 
-impl Lent {
+impl PollState {
     /// No poll; `first` is the descriptor of the first CQE.
     pub(super) fn not(first: NonNull<u8>) -> Self {
         let (expected, end, wr_id, request) = NOT_KNOWN;
         let at = Position { next: first, stop: first, expected, end, wr_id, request };
-        Self { is_lent: false, others: false, count: 0, most: 0, at }
+        Self { is_open: false, others: false, count: 0, most: 0, at }
     }
 
     /// Drops the expectation, because the queue may be freed.
@@ -155,7 +156,9 @@ pub struct StridePoll<'a, Q> {
 
 impl<Q> fmt::Debug for StridePoll<'_, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StridePoll").field("next", &self.ring.lent.at.next).finish_non_exhaustive()
+        f.debug_struct("StridePoll")
+            .field("next", &self.ring.poll_state.at.next)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,12 +179,12 @@ impl<Q: Queue> Ring<Q> {
     /// ring.
     #[inline(always)]
     pub unsafe fn poll_strides(&mut self, most: u32) -> StridePoll<'_, Q> {
-        if self.lent.is_lent {
+        if self.poll_state.is_open {
             self.end_unended();
         }
-        (self.lent.is_lent, self.lent.others) = (true, false);
-        (self.lent.count, self.lent.most) = (0, most);
-        self.lent.at = self.position();
+        (self.poll_state.is_open, self.poll_state.others) = (true, false);
+        (self.poll_state.count, self.poll_state.most) = (0, most);
+        self.poll_state.at = self.position();
         StridePoll { ring: self }
     }
 
@@ -190,11 +193,11 @@ impl<Q: Queue> Ring<Q> {
     /// returned the last strides of a request as its last packet, also returns that request.
     #[inline(always)]
     pub fn end_strides(&mut self) -> (u32, Option<u64>) {
-        if !core::mem::take(&mut self.lent.is_lent) {
+        if !core::mem::take(&mut self.poll_state.is_open) {
             return (0, None);
         }
         let ended = self.take_over();
-        let Lent { count, others, .. } = self.lent;
+        let PollState { count, others, .. } = self.poll_state;
         if count != 0 || others {
             self.publish();
         }
@@ -277,7 +280,8 @@ impl<Q: Queue> Ring<Q> {
     /// Position at which a poll stops that continues from the position of the ring.
     #[inline]
     fn stop(&self) -> NonNull<u8> {
-        let left = u64::from(self.lent.most.wrapping_sub(self.lent.count)) * self.stride as u64;
+        let left = u64::from(self.poll_state.most.wrapping_sub(self.poll_state.count))
+            * self.stride as u64;
         self.next.map_addr(|next| next.saturating_add(left as usize).min(self.end.addr()))
     }
 
@@ -285,10 +289,10 @@ impl<Q: Queue> Ring<Q> {
     /// did.
     #[inline(always)]
     fn take_over(&mut self) -> Option<u64> {
-        let Position { next, expected, end, wr_id, .. } = self.lent.at;
+        let Position { next, expected, end, wr_id, .. } = self.poll_state.at;
         let bytes = next.addr().get() - self.next.addr().get();
         let count = (bytes >> self.stride.trailing_zeros()) as u32;
-        self.lent.count += count;
+        self.poll_state.count += count;
         // All CQEs are of one kind, because a compressed run begins and ends off the fast path.
         self.pass_slots(count);
         self.next = next;
@@ -315,10 +319,10 @@ impl<Q: Queue> Ring<Q> {
             note(StrideNotice::Ended(wr_id));
         }
         let mut found = false;
-        if self.lent.count < self.lent.most {
+        if self.poll_state.count < self.poll_state.most {
             found = self.find_plain_packet();
             while !found && self.find_completion() {
-                self.lent.others = true;
+                self.poll_state.others = true;
                 found = self.found.2.is(CqeOpcode::ResponderSend);
                 if !found {
                     // No other receive of such a queue succeeds, so this one failed.
@@ -326,9 +330,9 @@ impl<Q: Queue> Ring<Q> {
                     note(StrideNotice::Failed { wr_id, ended });
                 }
             }
-            self.lent.count += u32::from(found);
+            self.poll_state.count += u32::from(found);
         }
-        self.lent.at = self.position();
+        self.poll_state.at = self.position();
         found
     }
 
@@ -364,13 +368,13 @@ impl<Q: Queue> StridePoll<'_, Q> {
         &mut self,
         accept: impl FnOnce(u32) -> bool,
     ) -> Option<(WorkCompletion<'_>, u32)> {
-        let Position { next, stop, expected, end, wr_id, request } = self.ring.lent.at;
+        let Position { next, stop, expected, end, wr_id, request } = self.ring.poll_state.at;
         if next == stop {
             return None;
         }
         let bytes = self.ring.look_behind(next, (expected, end - expected), request, accept)?;
-        self.ring.lent.at.expected = expected + taken(bytes);
-        self.ring.lent.at.next = behind(next, self.ring.stride);
+        self.ring.poll_state.at.expected = expected + taken(bytes);
+        self.ring.poll_state.at.next = behind(next, self.ring.stride);
         Some((self.ring.packet(next, wr_id, self.ring.marks), bytes))
     }
 
@@ -382,7 +386,7 @@ impl<Q: Queue> StridePoll<'_, Q> {
         accept: impl Fn(u32) -> bool,
         mut each: impl FnMut(WorkCompletion<'_>, u32),
     ) {
-        let Position { next, stop, expected, end, wr_id, request } = self.ring.lent.at;
+        let Position { next, stop, expected, end, wr_id, request } = self.ring.poll_state.at;
         let (marks, stride, mut left) = (self.ring.marks, self.ring.stride, end - expected);
         let mut passed = Passed { ring: self.ring, next, expected };
         while passed.next != stop {
@@ -401,14 +405,14 @@ impl<Q: Queue> StridePoll<'_, Q> {
     /// returns next. Meaningless if that returns none.
     #[inline]
     pub fn behind(&self) -> (u64, u16) {
-        let Position { expected, wr_id, .. } = self.ring.lent.at;
+        let Position { expected, wr_id, .. } = self.ring.poll_state.at;
         (wr_id, (expected >> FIRST_SHIFT) as u16)
     }
 
     /// Whether [`StridePoll::find`] has something to do: not at the end of most polls.
     #[inline]
     pub fn has_next(&self) -> bool {
-        let Position { next, stop, .. } = self.ring.lent.at;
+        let Position { next, stop, .. } = self.ring.poll_state.at;
         next == stop || (read_tail(next) ^ self.ring.owner) as u8 & OWNER == 0
     }
 
@@ -430,7 +434,7 @@ impl<Q: Queue> StridePoll<'_, Q> {
     /// Raises the poll's limit by one packet.
     #[inline]
     pub fn allow_another(&mut self) {
-        self.ring.lent.most += 1;
-        self.ring.lent.at.stop = self.ring.stop();
+        self.ring.poll_state.most += 1;
+        self.ring.poll_state.at.stop = self.ring.stop();
     }
 }

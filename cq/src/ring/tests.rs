@@ -147,8 +147,8 @@ fn the_ring_goes_on_where_the_consumer_counter_wraps() {
             ring.publish();
             assert_eq!(ring.state.consumed(), next.wrapping_add(2));
             // SAFETY: the consumer index is the first of the words in the memory.
-            let told = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
-            assert_eq!(told, next.wrapping_add(2) & 0xff_ffff);
+            let published = u32::from_be(unsafe { words.cast::<u32>().read_volatile() });
+            assert_eq!(published, next.wrapping_add(2) & 0xff_ffff);
         }
         assert_eq!(ring.corruption(), None);
     }

@@ -340,7 +340,7 @@ fn a_shared_receive_is_had_by_one_poller() {
 /// A poller that has returned a completion has freed its request: a thread that learns of the
 /// completion has room, even while another poller frees a request of the same word.
 #[test]
-fn who_hears_of_a_shared_receive_has_room_for_another() {
+fn completion_of_a_shared_receive_leaves_room_for_another() {
     model(2, || {
         let memory = Memory::new();
         let layout = ReceiveLayout { requests: 4, max_sge: 1, stride: 32 };
@@ -354,17 +354,17 @@ fn who_hears_of_a_shared_receive_has_room_for_another() {
         for number in 0..3 {
             queue.post_recv(&[ReceiveWr { wr_id: number, sges: &[] }]).unwrap();
         }
-        let told = Arc::new(AtomicUsize::new(0));
+        let reported = Arc::new(AtomicUsize::new(0));
         let pollers: Vec<_> = (0..2)
             .map(|index| {
-                let (records, told) = (std::sync::Arc::clone(&records), Arc::clone(&told));
+                let (records, reported) = (std::sync::Arc::clone(&records), Arc::clone(&reported));
                 thread::spawn(move || {
                     assert_eq!(records.retire(index), Some(index.into()));
-                    told.fetch_add(1, Ordering::Release);
+                    reported.fetch_add(1, Ordering::Release);
                 })
             })
             .collect();
-        let room = told.load(Ordering::Acquire);
+        let room = reported.load(Ordering::Acquire);
         for number in 0..room {
             let posted = queue.post_recv(&[ReceiveWr { wr_id: number as u64, sges: &[] }]);
             assert!(posted.is_ok(), "{number} of {room}");

@@ -55,7 +55,7 @@ fn batches_of_several_posters_stay_together() {
 /// A poster continues where the other one stopped, with the room that is left and that the poller
 /// has freed. The poller gets each request once, with the posted values.
 #[test]
-fn what_one_poster_leaves_the_other_finds() {
+fn one_poster_finds_the_state_that_the_other_left() {
     model(2, || {
         let shared = Shared::new(2);
         let posts = |shared: &Shared, numbers: [u64; 2]| {

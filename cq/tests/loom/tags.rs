@@ -65,7 +65,7 @@ impl Bed {
 struct Poller(std::sync::Arc<TagRecords>);
 
 impl Poller {
-    fn tell(&self, event: TagEvent, place: u16, success: bool) -> Option<u64> {
+    fn take_report(&self, event: TagEvent, place: u16, success: bool) -> Option<u64> {
         match self.0.complete(event, place, 0, success, 0)? {
             TagCompletion::Completion { wr_id, needs_sync } => {
                 assert!(!needs_sync);
@@ -86,11 +86,14 @@ fn a_match_is_about_the_tag_that_was_added() {
         let poller = bed.poller();
         let polling = thread::spawn(move || {
             for number in 0..TAGS {
-                let added = wait(|| poller.tell(TagEvent::Append, 0, true));
+                let added = wait(|| poller.take_report(TagEvent::Append, 0, true));
                 assert_eq!(added, 200 + number);
                 let place = (number % 2) as u16;
-                assert_eq!(poller.tell(TagEvent::ConsumedMessage, place, true), Some(100 + number));
-                assert_eq!(poller.tell(TagEvent::ConsumedMessage, place, true), None);
+                assert_eq!(
+                    poller.take_report(TagEvent::ConsumedMessage, place, true),
+                    Some(100 + number)
+                );
+                assert_eq!(poller.take_report(TagEvent::ConsumedMessage, place, true), None);
             }
         });
         let mut names: Vec<TagHandle> = Vec::new();
@@ -126,9 +129,9 @@ fn a_place_that_was_given_back_has_a_new_name() {
             let done = Arc::clone(&done);
             thread::spawn(move || {
                 // The second tag's slot is freed before the first one's.
-                assert_eq!(poller.tell(TagEvent::ConsumedMessage, 1, true), Some(101));
+                assert_eq!(poller.take_report(TagEvent::ConsumedMessage, 1, true), Some(101));
                 done.store(1, Relaxed);
-                assert_eq!(poller.tell(TagEvent::ConsumedMessage, 0, true), Some(100));
+                assert_eq!(poller.take_report(TagEvent::ConsumedMessage, 0, true), Some(100));
                 done.store(2, Relaxed);
             })
         };
@@ -148,8 +151,8 @@ fn a_place_that_was_given_back_has_a_new_name() {
         polling.join().unwrap();
         let poller = bed.poller();
         for (number, tag) in names.iter().enumerate().skip(2) {
-            let told = poller.tell(TagEvent::ConsumedMessage, tag.place(), true);
-            assert_eq!(told, Some(100 + number as u64));
+            let reported = poller.take_report(TagEvent::ConsumedMessage, tag.place(), true);
+            assert_eq!(reported, Some(100 + number as u64));
         }
         bed.assert_all_free();
     });
@@ -166,10 +169,10 @@ fn a_removal_and_a_message_give_one_place_back_once() {
             let poller = bed.poller();
             let polling = thread::spawn(move || {
                 for &event in message {
-                    assert_eq!(poller.tell(event, tag.place(), true), Some(101));
+                    assert_eq!(poller.take_report(event, tag.place(), true), Some(101));
                 }
                 // No correct device reports it again.
-                assert_eq!(poller.tell(message[0], tag.place(), true), None);
+                assert_eq!(poller.take_report(message[0], tag.place(), true), None);
                 poller
             });
             let removal = bed.remove(2, tag);
@@ -179,10 +182,10 @@ fn a_removal_and_a_message_give_one_place_back_once() {
                 assert_eq!(full, Err(PostError::TagListFull { max: 1 }), "the removal is to come");
             }
             // The device reports that the message won, in any case.
-            let told = poller.tell(TagEvent::Remove, tag.place(), false);
+            let reported = poller.take_report(TagEvent::Remove, tag.place(), false);
             match removal {
-                Ok(()) => assert_eq!(told, Some(2)),
-                Err(PostError::StaleTag) => assert_eq!(told, None),
+                Ok(()) => assert_eq!(reported, Some(2)),
+                Err(PostError::StaleTag) => assert_eq!(reported, None),
                 Err(error) => panic!("{error}"),
             }
             assert_eq!(bed.remove(3, tag), Err(PostError::StaleTag));
@@ -200,9 +203,9 @@ fn a_removal_that_comes_in_time_gives_the_place_back_once() {
         let tag = bed.add(1, false).unwrap();
         let poller = bed.poller();
         let polling = thread::spawn(move || {
-            let told = wait(|| poller.tell(TagEvent::Remove, tag.place(), true));
-            assert_eq!(told, 2);
-            assert_eq!(poller.tell(TagEvent::ConsumedMessage, tag.place(), true), None);
+            let reported = wait(|| poller.take_report(TagEvent::Remove, tag.place(), true));
+            assert_eq!(reported, 2);
+            assert_eq!(poller.take_report(TagEvent::ConsumedMessage, tag.place(), true), None);
         });
         bed.remove(2, tag).unwrap();
         assert_eq!(bed.remove(3, tag), Err(PostError::StaleTag));
@@ -214,7 +217,7 @@ fn a_removal_that_comes_in_time_gives_the_place_back_once() {
         polling.join().unwrap();
         assert_ne!(next, tag);
         let poller = bed.poller();
-        assert_eq!(poller.tell(TagEvent::ConsumedMessage, next.place(), true), Some(104));
+        assert_eq!(poller.take_report(TagEvent::ConsumedMessage, next.place(), true), Some(104));
         bed.assert_all_free();
     });
 }
@@ -226,13 +229,13 @@ fn a_record_is_used_again_when_it_was_read() {
     model(2, || {
         let mut bed = Bed::new(4, 4);
         let poller = bed.poller();
-        let told = Arc::new(AtomicUsize::new(0));
+        let reported = Arc::new(AtomicUsize::new(0));
         let polling = {
-            let told = Arc::clone(&told);
+            let reported = Arc::clone(&reported);
             thread::spawn(move || {
                 for wr_id in [201, 203] {
-                    assert_eq!(wait(|| poller.tell(TagEvent::Append, 0, true)), wr_id);
-                    told.fetch_add(1, Relaxed);
+                    assert_eq!(wait(|| poller.take_report(TagEvent::Append, 0, true)), wr_id);
+                    reported.fetch_add(1, Relaxed);
                 }
             })
         };
@@ -246,8 +249,8 @@ fn a_record_is_used_again_when_it_was_read() {
         });
         assert_eq!(sync, ());
         polling.join().unwrap();
-        assert_eq!(told.load(Relaxed), 2);
-        assert_eq!(bed.poller().tell(TagEvent::Noop, 0, true), Some(300));
+        assert_eq!(reported.load(Relaxed), 2);
+        assert_eq!(bed.poller().take_report(TagEvent::Noop, 0, true), Some(300));
     });
 }
 
@@ -271,8 +274,8 @@ fn a_tag_that_fails_to_be_added_gives_its_place_back() {
         polling.join().unwrap();
         assert_eq!(bed.remove(3, tag), Err(PostError::StaleTag));
         let poller = bed.poller();
-        assert_eq!(poller.tell(TagEvent::Append, 0, true), Some(202));
-        assert_eq!(poller.tell(TagEvent::ConsumedMessage, next.place(), true), Some(102));
+        assert_eq!(poller.take_report(TagEvent::Append, 0, true), Some(202));
+        assert_eq!(poller.take_report(TagEvent::ConsumedMessage, next.place(), true), Some(102));
         bed.assert_all_free();
     });
 }

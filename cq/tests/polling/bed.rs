@@ -285,7 +285,7 @@ impl<Q: Queue> Bed<Q> {
     }
 
     /// The consumer index in the doorbell record.
-    pub(crate) fn told(&self) -> u32 {
+    pub(crate) fn published(&self) -> u32 {
         u32::from_be_bytes(self.words.read(0))
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn mini(unique: [u8; 4], bytes: u32) -> [u8; 8] {
 }
 
 #[test]
-fn a_run_of_receives_is_told_one_by_one_with_what_each_has_of_its_own() {
+fn run_of_receives_is_reported_one_by_one_with_each_ones_fields() {
     for (format, stride) in FORMATS.into_iter().zip([64, 128, 64]) {
         for count in [2, 7, 8, 9, 16, 17, 23] {
             let mut bed = Bed::compressed(5, stride, format);
@@ -106,9 +106,9 @@ fn a_run_of_requests_names_each_by_its_block_and_opcode() {
 }
 
 /// A queue whose program posts itself: the driver has no records of its requests.
-struct Lent(#[expect(dead_code, reason = "for its size")] u64);
+struct Raw(#[expect(dead_code, reason = "for its size")] u64);
 
-impl Queue for Lent {
+impl Queue for Raw {
     fn retire_send(&self, _: u16, _: bool) -> Option<Sent> {
         None
     }
@@ -127,9 +127,9 @@ impl Queue for Lent {
 }
 
 #[test]
-fn a_run_of_requests_that_a_program_posted_itself_tells_the_opcode_of_each() {
+fn run_of_raw_requests_reports_the_opcode_of_each() {
     let mut bed = Bed::compressed(4, 64, MiniFormat::Hash);
-    let queue = Lent(0);
+    let queue = Raw(0);
     bed.register(9, &queue);
     // RDMA write, send, RDMA read, fetch and add.
     let opcodes = [0x08, 0x0a, 0x10, 0x12];
@@ -144,7 +144,7 @@ fn a_run_of_requests_that_a_program_posted_itself_tells_the_opcode_of_each() {
 }
 
 #[test]
-fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
+fn remains_of_a_run_are_not_taken_for_entries_on_the_next_lap() {
     for first in 0..2u8 {
         let mut bed = Bed::compressed(2, 64, MiniFormat::Hash);
         let queue = Outstanding::default();
@@ -176,19 +176,19 @@ fn what_a_run_left_in_the_ring_is_not_taken_for_entries_on_the_next_lap() {
 }
 
 #[test]
-fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
+fn receives_of_a_departed_queue_in_a_run_are_passed_and_reported() {
     let mut bed = Bed::compressed(3, 64, MiniFormat::Checksum);
     let queue = Outstanding::default();
     bed.register(1, &queue);
     for counter in 0..4 {
         queue.receive(counter, 0);
     }
-    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let tell = std::sync::Arc::clone(&told);
+    let passed = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let reports = std::sync::Arc::clone(&passed);
     bed.ring.on_skipped_receive(Box::new(move |index, counter| {
-        let mut told = tell.lock().expect("whole");
-        told.push((index, counter));
-        assert!(told.len() < 4, "more than the run has: {told:?}");
+        let mut passed = reports.lock().expect("whole");
+        passed.push((index, counter));
+        assert!(passed.len() < 4, "more than the run has: {passed:?}");
     }));
     write_run(&mut bed.device, Entry::new(2, 1, 0), &[mini([0; 4], 1); 4]);
     assert!(bed.next().is_some());
@@ -198,7 +198,7 @@ fn receives_of_a_departed_queue_in_a_run_are_passed_and_told_of() {
     bed.table.depart(1);
     bed.ring.clear_cached_queues();
     assert!(bed.next().is_none());
-    assert_eq!(*told.lock().expect("whole"), [(1, 1), (1, 2), (1, 3)]);
+    assert_eq!(*passed.lock().expect("whole"), [(1, 1), (1, 2), (1, 3)]);
     assert_eq!(bed.ring.consumer(), 4);
 }
 
@@ -270,9 +270,9 @@ fn a_short_message_is_read_from_the_entry_and_takes_the_place_of_what_it_lies_ov
 
 /// A ring moves with plain CQEs, a run and a half-polled run in it.
 #[test]
-fn what_waits_moves_to_another_buffer() {
+fn waiting_completions_move_to_another_buffer() {
     for (old, new, stride) in [(4, 5, 64), (5, 4, 128), (4, 4, 64)] {
-        for told in 0..7u32 {
+        for polled in 0..7u32 {
             let mut bed = Bed::compressed(old, stride, MiniFormat::Hash);
             let queue = Outstanding::default();
             bed.register(1, &queue);
@@ -287,7 +287,7 @@ fn what_waits_moves_to_another_buffer() {
             bed.ring.publish();
             write_run(&mut bed.device, Entry::new(2, 1, 11), &[mini([0; 4], 1); 5]);
             bed.device.write(Entry::new(2, 1, 16));
-            for wr_id in 11..11 + u64::from(told) {
+            for wr_id in 11..11 + u64::from(polled) {
                 assert_eq!(bed.next_id(), Some(wr_id));
             }
             bed.ring.publish();
@@ -295,8 +295,8 @@ fn what_waits_moves_to_another_buffer() {
             bed.resize(new);
             assert_eq!(bed.ring.state().end_of(1), end, "the ring_buffer are the same");
             bed.device.write(Entry::new(2, 1, 17));
-            for wr_id in 11 + u64::from(told)..=17 {
-                assert_eq!(bed.next_id(), Some(wr_id), "{told} told");
+            for wr_id in 11 + u64::from(polled)..=17 {
+                assert_eq!(bed.next_id(), Some(wr_id), "{polled} polled");
             }
             assert!(bed.next().is_none());
             bed.ring.publish();
@@ -313,7 +313,7 @@ fn what_waits_moves_to_another_buffer() {
 /// The search for the end of a queue's completions starts at the last published consumer index. So
 /// a move publishes first, because the CQEs passed since are not in the new buffer.
 #[test]
-fn what_was_passed_is_told_before_the_rest_moves() {
+fn passed_completions_are_reported_before_the_rest_moves() {
     for passed in 1..6 {
         let mut bed = Bed::new(3, 64);
         let queue = Outstanding::default();
@@ -325,9 +325,9 @@ fn what_was_passed_is_told_before_the_rest_moves() {
         for wr_id in 0..passed {
             assert_eq!(bed.next_id(), Some(wr_id));
         }
-        assert_eq!((bed.told(), bed.ring.state().end_of(1)), (0, Some(6)));
+        assert_eq!((bed.published(), bed.ring.state().end_of(1)), (0, Some(6)));
         bed.resize(4);
-        assert_eq!(u64::from(bed.told()), passed);
+        assert_eq!(u64::from(bed.published()), passed);
         assert_eq!(u64::from(bed.ring.state().consumed()), passed);
         assert_eq!(bed.ring.state().end_of(1), Some(6), "{passed} passed");
         for wr_id in passed..6 {
@@ -364,7 +364,7 @@ fn a_queue_that_was_not_resized_has_no_entry_that_says_so() {
 /// and in fast-path polls that publish. In the middle of some, the queue is resized, or the CQEs of
 /// another queue are removed before and after the run.
 #[test]
-fn runs_of_every_length_tell_each_cqe_once_whatever_happens_in_the_middle() {
+fn runs_of_every_length_report_each_cqe_once_despite_interruptions() {
     for stride in [64, 128] {
         let mut bed = Bed::compressed(9, stride, MiniFormat::Hash);
         let [queue, other]: [Outstanding; 2] = Default::default();

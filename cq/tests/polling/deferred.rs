@@ -29,13 +29,13 @@ fn entries_of_a_queue_that_is_gone_are_passed_over() {
 }
 
 #[test]
-fn receives_that_are_passed_over_are_told_of() {
+fn receives_that_are_passed_over_are_reported() {
     let mut bed = Bed::new(4, 64);
     let gone = Outstanding::default();
     bed.register(3, &gone);
     bed.table.depart(3);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&reported);
     bed.ring.on_skipped_receive(Box::new(move |index, counter| {
         list.lock().unwrap().push((index, counter));
     }));
@@ -44,7 +44,7 @@ fn receives_that_are_passed_over_are_told_of() {
         bed.device.write(Entry::new(opcode, 3, counter as u16));
     }
     assert!(bed.next().is_none());
-    assert_eq!(*told.lock().unwrap(), [1, 2, 3, 4, 6].map(|counter| (3, counter)));
+    assert_eq!(*reported.lock().unwrap(), [1, 2, 3, 4, 6].map(|counter| (3, counter)));
     assert_eq!(bed.ring.corruption(), None);
 }
 
@@ -77,7 +77,7 @@ fn an_entry_whose_opcode_names_no_side_is_of_the_side_that_completes_here() {
 /// Code that frees deferred queues without the poller must keep the queues that the poller has
 /// cached.
 #[test]
-fn the_queues_that_the_poller_may_use_without_asking_are_told() {
+fn queues_that_the_poller_may_use_without_asking_are_reported() {
     let mut bed = Bed::new(3, 64);
     let (sends, receives) = (Outstanding::default(), Outstanding::default());
     bed.register(3, &sends);
@@ -252,7 +252,7 @@ fn a_destroyed_queue_is_kept_until_the_poller_has_passed_its_entries() {
 }
 
 #[test]
-fn the_word_of_attention_tells_what_is_out_of_the_ordinary() {
+fn attention_flags_are_set_and_taken_one_by_one() {
     let bed = Bed::<Outstanding>::new(0, 64);
     let attention = bed.ring.attention();
     assert!(!bed.ring.needs_attention() && !attention.is_gone() && !attention.is_forked());

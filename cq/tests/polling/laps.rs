@@ -19,7 +19,7 @@ fn a_new_queue_holds_nothing() {
             assert!(!bed.ring.has_next());
             assert!(bed.next().is_none());
             assert_eq!(bed.ring.corruption(), None);
-            assert_eq!((bed.ring.consumer(), bed.told()), (0, 0));
+            assert_eq!((bed.ring.consumer(), bed.published()), (0, 0));
         }
     }
 }
@@ -88,7 +88,7 @@ fn a_full_queue_is_polled_to_its_end() {
 
 /// The device may reuse a CQE only once the consumer index has passed it.
 #[test]
-fn the_device_is_told_what_was_consumed_when_that_is_published() {
+fn published_consumer_index_reaches_the_device() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     with_queue(&bed, &queue);
@@ -96,12 +96,12 @@ fn the_device_is_told_what_was_consumed_when_that_is_published() {
         queue.send(counter, 1, 0x0a);
         bed.device.write(Entry::new(0, 7, counter));
         assert_eq!(bed.next_id(), Some(1));
-        let told = u32::from(counter) / 3 * 3;
-        assert_eq!((bed.told(), bed.ring.state().consumed()), (told, told));
+        let published = u32::from(counter) / 3 * 3;
+        assert_eq!((bed.published(), bed.ring.state().consumed()), (published, published));
         assert_eq!(bed.ring.consumer(), u32::from(counter) + 1);
         if counter % 3 == 2 {
             bed.ring.publish();
-            assert_eq!(bed.words.read::<4>(0), (told + 3).to_be_bytes());
+            assert_eq!(bed.words.read::<4>(0), (published + 3).to_be_bytes());
             assert_eq!(bed.words.read::<4>(4), [0; 4], "the arm word is left alone");
         }
     }
@@ -122,9 +122,9 @@ fn a_batch_is_taken_with_one_publication() {
             let completion = bed.next().unwrap();
             assert_eq!(completion.imm_data(), Some([turn as u8, i, 3, 4]));
         }
-        assert_eq!(bed.told(), u32::from(turn) * 16);
+        assert_eq!(bed.published(), u32::from(turn) * 16);
         bed.ring.publish();
-        assert_eq!(bed.told(), u32::from(turn) * 16 + 16);
+        assert_eq!(bed.published(), u32::from(turn) * 16 + 16);
     }
 }
 
@@ -141,11 +141,11 @@ fn a_poll_publishes_what_was_taken_before_it() {
     for wr_id in 0..3 {
         assert_eq!(bed.next_id(), Some(wr_id));
     }
-    assert_eq!((bed.told(), bed.ring.consumer()), (0, 3));
+    assert_eq!((bed.published(), bed.ring.consumer()), (0, 3));
     let mut poll = bed.ring.poll();
     assert!(matches!(poll.next(), mlx5_cq::Next::Completion(_)));
     drop(poll);
-    assert_eq!((bed.told(), bed.ring.consumer()), (4, 4));
+    assert_eq!((bed.published(), bed.ring.consumer()), (4, 4));
     assert_eq!(bed.next_id(), Some(4));
     // A poll that finds nothing publishes nothing.
     assert!(matches!(bed.ring.poll().next(), mlx5_cq::Next::Empty));

@@ -10,7 +10,7 @@ fn packet() -> Entry {
 }
 
 #[test]
-fn the_types_of_headers_are_told_apart() {
+fn types_of_headers_are_distinguished() {
     let network = [None, Some(NetworkHeader::Ipv6), Some(NetworkHeader::Ipv4), None];
     let transport = [
         None,
@@ -48,7 +48,7 @@ fn each_checksum_has_a_verdict_of_its_own() {
 }
 
 #[test]
-fn a_stripped_tag_is_told_once_it_was_stripped() {
+fn stripped_tag_is_reported_once_it_was_stripped() {
     let entry = packet().put(30, &[0x61, 0x23]);
     check_received(entry.put(29, &[1]), |completion| {
         assert_eq!(completion.vlan(), Some(0x6123));

@@ -13,9 +13,9 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
         let mut bed = Bed::new(3, stride);
         let queue = Outstanding::default();
         bed.register(5, &queue);
-        let (told, hears) = mpsc::channel();
+        let (reports, received) = mpsc::channel();
         bed.ring.on_signature_error(Box::new(move |entry| {
-            told.send((entry.mkey.get(), entry.syndrome.get())).unwrap();
+            reports.send((entry.mkey.get(), entry.syndrome.get())).unwrap();
         }));
         for lap in 0..20u32 {
             // The word that has the user index in other CQEs has syndrome, type and domain here, so
@@ -23,15 +23,15 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
             for index in [5, 0x20_0001] {
                 bed.device.write(Entry::new(SIGNATURE_ERROR, index, 0));
                 assert!(bed.next().is_none());
-                assert_eq!(bed.told(), bed.ring.consumer() & 0xff_ffff);
-                assert_eq!(hears.try_recv().unwrap().1 & 0xff, (index >> 16) as u16);
+                assert_eq!(bed.published(), bed.ring.consumer() & 0xff_ffff);
+                assert_eq!(received.try_recv().unwrap().1 & 0xff, (index >> 16) as u16);
             }
             queue.send(lap as u16, lap.into(), 0x0a);
             bed.device.write(Entry::new(SIGNATURE_ERROR, 5, 0));
             bed.device.write(Entry::new(0, 5, lap as u16));
             assert_eq!(bed.next_id(), Some(lap.into()));
             bed.ring.publish();
-            assert!(hears.try_recv().is_ok());
+            assert!(received.try_recv().is_ok());
         }
         assert_eq!(bed.ring.corruption(), None);
     }
@@ -39,7 +39,7 @@ fn signature_errors_go_to_the_hook_and_are_no_completions() {
 
 /// A device in error reports a request with several WQEs more than once.
 #[test]
-fn what_is_told_again_is_passed_over() {
+fn repeated_completion_is_passed_over() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     bed.register(5, &queue);
@@ -50,7 +50,7 @@ fn what_is_told_again_is_passed_over() {
         queue.again.borrow_mut().push(lap * 2 + 1);
         assert_eq!(bed.next_id(), Some(7));
         assert!(bed.next().is_none());
-        assert_eq!(bed.told(), u32::from(lap + 1) * 2);
+        assert_eq!(bed.published(), u32::from(lap + 1) * 2);
     }
     assert_eq!(bed.ring.corruption(), None);
 }

@@ -39,7 +39,7 @@ fn the_completions_of_one_queue_go_and_the_others_stay_in_order() {
             let start = bed.ring.consumer();
             assert_eq!(purge(&mut bed), (4, vec![lap * 8 + 6]));
             assert_eq!(bed.ring.consumer(), start + 4);
-            assert_eq!(bed.told(), start + 4, "the device may use their slots");
+            assert_eq!(bed.published(), start + 4, "the device may use their slots");
             assert_eq!(bed.ring.state().end_of(RESET), None);
             assert_eq!(purge(&mut bed), (0, vec![]), "none is left");
             for at in [1, 4, 5] {
@@ -120,13 +120,13 @@ fn a_full_ring_of_one_queue_is_empty_afterwards() {
 }
 
 #[test]
-fn what_names_no_queue_stays() {
+fn cqe_that_names_no_queue_stays() {
     let mut bed = Bed::new(4, 64);
     let (reset, other) = (Outstanding::default(), Outstanding::default());
     bed.register(RESET, &reset);
     bed.register(OTHER, &other);
-    let told = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&told);
+    let discarded = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&discarded);
     bed.ring.on_signature_error(Box::new(move |_| *count.lock().unwrap() += 1));
     // The CQE of a signature error has another field in place of the user index.
     bed.device.write(Entry::new(12, RESET, 0));
@@ -135,7 +135,7 @@ fn what_names_no_queue_stays() {
     bed.device.write(Entry::new(0, OTHER, 1));
     assert_eq!(purge(&mut bed).0, 1);
     assert_eq!(bed.next_id(), Some(1));
-    assert_eq!(*told.lock().unwrap(), 1);
+    assert_eq!(*discarded.lock().unwrap(), 1);
 }
 
 #[test]
@@ -280,8 +280,8 @@ fn random_rings_keep_what_is_of_other_queues() {
                 }
             }
             for _ in 0..below(20) {
-                let told = bed.next().map(|wc| (wc.qp_num(), wc.wr_id() as u16));
-                assert_eq!(told, expected.pop_front(), "seed {seed}, round {round}");
+                let polled = bed.next().map(|wc| (wc.qp_num(), wc.wr_id() as u16));
+                assert_eq!(polled, expected.pop_front(), "seed {seed}, round {round}");
             }
             bed.ring.publish();
             if below(2) == 0 {

@@ -107,7 +107,7 @@ const INDEX: u32 = 5;
 const FILLER: u32 = 1 << 31;
 
 /// The byte count of a packet of `bytes` bytes that takes `count` strides.
-fn told(count: u32, bytes: u32) -> u32 {
+fn packed_bytes(count: u32, bytes: u32) -> u32 {
     count << 16 | bytes
 }
 
@@ -122,7 +122,7 @@ fn entry_of(request: u64, first: u32, byte_count: u32) -> Entry {
 
 /// An entry of a packet that failed, or of an error after which the queue receives nothing more.
 fn failed(request: u64, syndrome: u8, count: u32) -> Entry {
-    let entry = Entry::new(14, INDEX, 0x1234).error(syndrome, 0).byte_count(told(count, 0));
+    let entry = Entry::new(14, INDEX, 0x1234).error(syndrome, 0).byte_count(packed_bytes(count, 0));
     entry.request((request - 100) as u16)
 }
 
@@ -172,7 +172,7 @@ fn poll_of(bed: &mut Bed<Sharing>, strides: u32, most: u32) -> (Vec<Packet>, usi
         let hash = compressed.then(|| completion.rss_hash()).flatten();
         packets.push((id, first, bytes, compressed, hash));
         fast += usize::from(by_fast_path);
-        assert_eq!(last, None, "a request whose end was not told");
+        assert_eq!(last, None, "a request whose end was not reported");
         last = (by_fast_path && u32::from(first) + (bytes >> 16 & 0x7fff) == strides).then_some(id);
     }
     assert_eq!(bed.ring.end_strides(), (packets.len() as u32, last));
@@ -186,7 +186,7 @@ fn poll(bed: &mut Bed<Sharing>, most: u32) -> (Vec<Packet>, usize) {
 }
 
 #[test]
-fn packets_are_told_with_their_strides_lap_after_lap() {
+fn packets_are_reported_with_their_strides_lap_after_lap() {
     // Rings that a request fills in part, once, and several times.
     for (log_size, stride, strides) in [(2, 64, 8), (3, 128, 8), (5, 64, 4), (4, 128, 64)] {
         for most in [1, 3, u32::MAX] {
@@ -198,7 +198,7 @@ fn packets_are_told_with_their_strides_lap_after_lap() {
                 let mut expected = Vec::new();
                 for n in 0..(burst % 7).min(1 << log_size) {
                     let count = (1 + (burst + n) % 3).min(strides - first);
-                    let bytes = told(count, 100 * burst + n);
+                    let bytes = packed_bytes(count, 100 * burst + n);
                     let mut entry = entry_of(request, first, bytes);
                     if n % 2 == 1 {
                         entry = entry.solicited();
@@ -219,10 +219,14 @@ fn packets_are_told_with_their_strides_lap_after_lap() {
                     assert!(some.len() <= most as usize);
                     sum += fast;
                     found.extend(some);
-                    assert_eq!(bed.ring.consumer(), bed.told(), "what was consumed is published");
+                    assert_eq!(
+                        bed.ring.consumer(),
+                        bed.published(),
+                        "what was consumed is published"
+                    );
                 }
                 assert_eq!(found, expected);
-                assert_eq!(bed.told(), bed.device.written);
+                assert_eq!(bed.published(), bed.device.written);
                 assert_eq!(queue.taken.get(), first, "the queue knows what was taken");
             }
             assert!(sum > 0, "the fast path finds some");
@@ -237,34 +241,34 @@ fn the_fast_path_takes_what_lies_behind_the_last_packet() {
     let queue = Sharing::new(2, 64);
     bed.register(INDEX, &queue);
     // The first packet: the ring has to look up the queue.
-    bed.device.write(entry(0, told(1, 60)));
+    bed.device.write(entry(0, packed_bytes(1, 60)));
     assert_eq!(poll_of(&mut bed, 64, 9).1, 0);
     for first in 1..63 {
-        bed.device.write(entry(first, told(1, 60)));
+        bed.device.write(entry(first, packed_bytes(1, 60)));
     }
     assert_eq!(poll_of(&mut bed, 64, 99).1, 62);
     // The last stride, and then those of the next request.
-    bed.device.write(entry(63, told(1, 60)));
+    bed.device.write(entry(63, packed_bytes(1, 60)));
     assert_eq!(poll_of(&mut bed, 64, 99).1, 1);
-    bed.device.write(entry_of(101, 0, told(63, 60)));
-    bed.device.write(entry_of(101, 63, told(1, 60)));
-    bed.device.write(entry_of(102, 0, told(2, 60)));
+    bed.device.write(entry_of(101, 0, packed_bytes(63, 60)));
+    bed.device.write(entry_of(101, 63, packed_bytes(1, 60)));
+    bed.device.write(entry_of(102, 0, packed_bytes(2, 60)));
     assert_eq!(poll_of(&mut bed, 64, 99).1, 2);
 }
 
 #[test]
-fn strides_that_were_skipped_are_told_as_such_and_the_next_packet_lies_behind_them() {
+fn skipped_strides_are_reported_and_the_next_packet_follows_them() {
     let mut bed = Bed::new(4, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
-    bed.device.write(entry(0, told(1, 60)));
-    bed.device.write(entry(1, FILLER | told(2, 0)));
+    bed.device.write(entry(0, packed_bytes(1, 60)));
+    bed.device.write(entry(1, FILLER | packed_bytes(2, 0)));
     // The packet after the two skipped strides.
-    bed.device.write(entry(5, told(1, 61)));
+    bed.device.write(entry(5, packed_bytes(1, 61)));
     // The first stride of a filler has no meaning.
-    bed.device.write(entry(0, FILLER | told(1, 0)));
-    bed.device.write(entry(0x7777, FILLER | told(1, 0)));
-    bed.device.write(entry_of(101, 0, told(1, 62)));
+    bed.device.write(entry(0, FILLER | packed_bytes(1, 0)));
+    bed.device.write(entry(0x7777, FILLER | packed_bytes(1, 0)));
+    bed.device.write(entry_of(101, 0, packed_bytes(1, 62)));
     let places = poll(&mut bed, 9).0.into_iter().map(|(id, first, ..)| (id, first));
     let expected = [(100, 0), (100, 1), (100, 5), (100, 0), (100, 0x7777), (101, 0)];
     assert_eq!(Vec::from_iter(places), expected);
@@ -276,7 +280,7 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     let queue = Sharing::new(2, 9);
     bed.register(INDEX, &queue);
     for first in 0..8 {
-        bed.device.write(entry(first, told(1, 60)));
+        bed.device.write(entry(first, packed_bytes(1, 60)));
     }
     assert_eq!(poll_of(&mut bed, 9, 0).0.len(), 0);
     assert_eq!(poll_of(&mut bed, 9, 1).0.len(), 1);
@@ -290,7 +294,7 @@ fn a_poll_returns_as_many_packets_as_it_may() {
     assert_eq!(bed.ring.end_strides(), (0, None));
     // The remaining packets are there, up to the end of the ring.
     assert_eq!(poll_of(&mut bed, 9, 9).0.len(), 4);
-    assert_eq!(bed.told(), 8);
+    assert_eq!(bed.published(), 8);
 }
 
 /// Only a ring that has wrapped can have been full.
@@ -302,7 +306,7 @@ fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
     bed.ring.look_after(1000);
     for (number, looks) in [(7, false), (1, true)] {
         for _ in 0..number {
-            bed.device.write(entry(queue.taken.get(), told(1, 60)));
+            bed.device.write(entry(queue.taken.get(), packed_bytes(1, 60)));
             assert_eq!(poll_of(&mut bed, 9, 9).0.len(), 1);
         }
         assert_eq!(bed.ring.found_nothing(), looks);
@@ -311,21 +315,21 @@ fn owner_looks_around_after_the_fast_path_came_to_the_end_of_the_ring() {
 
 /// The slow path takes the strides of a packet that is not accepted.
 #[test]
-fn what_is_not_accepted_is_found() {
+fn unaccepted_completions_are_found() {
     let mut bed = Bed::new(3, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
     for first in 0..4 {
-        bed.device.write(entry(first, told(1, 60 + first)));
+        bed.device.write(entry(first, packed_bytes(1, 60 + first)));
     }
     let mut poll = poll_strides(&mut bed.ring, 9);
     assert!(poll.find(|_| {}).is_some());
-    assert!(poll.next_behind(|bytes| bytes != told(1, 61)).is_none());
+    assert!(poll.next_behind(|bytes| bytes != packed_bytes(1, 61)).is_none());
     let found = poll.find(|_| {}).map(|(_, strides)| strides);
-    assert_eq!(found, Some(FoundStrides { first: 1, bytes: told(1, 61), ended: false }));
+    assert_eq!(found, Some(FoundStrides { first: 1, bytes: packed_bytes(1, 61), ended: false }));
     let mut seen = Vec::new();
-    poll.each_behind(|bytes| bytes != told(1, 63), |_, bytes| seen.push(bytes));
-    assert_eq!((seen, poll.behind()), (vec![told(1, 62)], (100, 3)));
+    poll.each_behind(|bytes| bytes != packed_bytes(1, 63), |_, bytes| seen.push(bytes));
+    assert_eq!((seen, poll.behind()), (vec![packed_bytes(1, 62)], (100, 3)));
     assert_eq!(bed.ring.end_strides(), (3, None));
     assert_eq!(queue.taken.get(), 3);
 }
@@ -333,14 +337,14 @@ fn what_is_not_accepted_is_found() {
 /// The packets returned before a panic are consumed, including the one that the panicking closure
 /// had.
 #[test]
-fn a_poll_knows_how_far_it_came_when_somebody_panics() {
+fn panic_in_a_poll_keeps_its_position() {
     let mut bed = Bed::new(3, 64);
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
-    bed.device.write(entry(0, told(1, 60)));
+    bed.device.write(entry(0, packed_bytes(1, 60)));
     assert_eq!(poll(&mut bed, 9).0.len(), 1);
     for first in 1..8 {
-        bed.device.write(entry(first, told(1, 60)));
+        bed.device.write(entry(first, packed_bytes(1, 60)));
     }
     for (taken, last) in [(3, None), (4, Some(100))] {
         let mut seen = 0;
@@ -358,7 +362,10 @@ fn a_poll_knows_how_far_it_came_when_somebody_panics() {
         assert!(catch_unwind(each).is_err());
         assert_eq!(bed.ring.end_strides(), (taken, last));
     }
-    assert_eq!((bed.told(), queue.oldest_strides().map(|oldest| oldest.wr_id)), (8, Some(101)));
+    assert_eq!(
+        (bed.published(), queue.oldest_strides().map(|oldest| oldest.wr_id)),
+        (8, Some(101))
+    );
 }
 
 #[test]
@@ -369,10 +376,10 @@ fn strides_that_cannot_be_make_the_ring_corrupt() {
         let mut bed = Bed::new(3, 64);
         let queue = Sharing::new(2, 8);
         bed.register(INDEX, &queue);
-        bed.device.write(entry(0, told(2, 60)));
-        bed.device.write(entry(2, told(1, 60)));
-        bed.device.write(entry(first, told(count, 60)));
-        bed.device.write(entry(3, told(1, 60)));
+        bed.device.write(entry(0, packed_bytes(2, 60)));
+        bed.device.write(entry(2, packed_bytes(1, 60)));
+        bed.device.write(entry(first, packed_bytes(count, 60)));
+        bed.device.write(entry(3, packed_bytes(1, 60)));
         assert_eq!(poll(&mut bed, 9).0.len(), 2, "{count} from {first} on");
         let corruption = Corruption::Counter { user_index: INDEX, counter: first as u16 };
         assert_eq!(bed.ring.corruption(), Some(corruption));
@@ -387,7 +394,7 @@ fn a_packet_with_inline_data_is_corrupt() {
         let queue = Sharing::new(2, 8);
         bed.register(INDEX, &queue);
         if known {
-            bed.device.write(entry(0, told(1, 60)));
+            bed.device.write(entry(0, packed_bytes(1, 60)));
             assert_eq!(poll(&mut bed, 9).0.len(), 1);
         }
         let mut inline = entry(known.into(), 0);
@@ -407,17 +414,17 @@ fn strides_of_another_request_make_the_ring_corrupt() {
             let queue = Sharing::new(2, 8);
             bed.register(INDEX, &queue);
             if behind {
-                bed.device.write(entry(0, told(1, 60)));
+                bed.device.write(entry(0, packed_bytes(1, 60)));
                 assert_eq!(poll(&mut bed, 9).0.len(), 1);
             }
             let first = u32::from(behind);
             // Its number, or its slot in the ring.
-            bed.device.write(entry_of(100 + 8 * 77, first, told(1, 60)));
+            bed.device.write(entry_of(100 + 8 * 77, first, packed_bytes(1, 60)));
             assert_eq!(
                 poll(&mut bed, 9),
-                (vec![(100, first as u16, told(1, 60), false, None)], behind.into())
+                (vec![(100, first as u16, packed_bytes(1, 60), false, None)], behind.into())
             );
-            bed.device.write(entry_of(other, first + 1, told(1, 60)));
+            bed.device.write(entry_of(other, first + 1, packed_bytes(1, 60)));
             assert_eq!(poll(&mut bed, 9).0.len(), 0);
             let corruption = Corruption::Counter { user_index: INDEX, counter: first as u16 + 1 };
             assert_eq!(bed.ring.corruption(), Some(corruption));
@@ -449,16 +456,16 @@ fn a_packet_that_failed_is_reported_and_the_next_one_lies_after_its_strides() {
         let mut bed = Bed::new(3, 64);
         let queue = Sharing::new(3, 8);
         bed.register(INDEX, &queue);
-        bed.device.write(entry(0, told(3, 60)));
+        bed.device.write(entry(0, packed_bytes(3, 60)));
         bed.device.write(failed(100, syndrome, 2));
         bed.device.write(failed(100, syndrome, 0));
-        bed.device.write(entry(5, told(1, 61)));
+        bed.device.write(entry(5, packed_bytes(1, 61)));
         bed.device.write(failed(100, syndrome, 2));
-        bed.device.write(entry_of(101, 0, told(1, 62)));
+        bed.device.write(entry_of(101, 0, packed_bytes(1, 62)));
         let expected =
             (vec![(100, false), (100, false), (100, true)], vec![(100, 0), (100, 5), (101, 0)]);
         assert_eq!(poll_failed(&mut bed), expected);
-        assert_eq!(bed.told(), 6);
+        assert_eq!(bed.published(), 6);
         // More strides than are left, and strides of another request.
         for wrong in [failed(101, syndrome, 8), failed(102, syndrome, 1)] {
             bed.device.write(wrong);
@@ -475,17 +482,17 @@ fn a_receive_of_a_queue_that_stopped_ends_whatever_was_taken_of_it() {
         let mut bed = Bed::new(3, 64);
         let queue = Sharing::new(3, 8);
         bed.register(INDEX, &queue);
-        bed.device.write(entry(0, told(3, 60)));
+        bed.device.write(entry(0, packed_bytes(3, 60)));
         bed.device.write(failed(100, syndrome, 0));
         bed.device.write(failed(101, syndrome, 0));
-        bed.device.write(entry_of(102, 0, told(1, 61)));
+        bed.device.write(entry_of(102, 0, packed_bytes(1, 61)));
         let expected = (vec![(100, true), (101, true)], vec![(100, 0), (102, 0)]);
         assert_eq!(poll_failed(&mut bed), expected);
-        assert_eq!(bed.told(), 4);
+        assert_eq!(bed.published(), 4);
         // A poll that finds only failures.
         bed.device.write(failed(102, syndrome, 0));
         assert_eq!(poll_failed(&mut bed), (vec![(102, true)], vec![]));
-        assert_eq!(bed.told(), 5);
+        assert_eq!(bed.published(), 5);
         // The CQE must name its request, too.
         bed.device.write(failed(104, syndrome, 0));
         assert_eq!(poll_failed(&mut bed), (vec![], vec![]));
@@ -501,12 +508,13 @@ fn queues_take_strides_in_turn_each_its_own() {
     queues[1].requests.borrow_mut().iter_mut().for_each(|id| *id += 100);
     bed.register(INDEX, &queues[0]);
     bed.register(INDEX + 1, &queues[1]);
-    let other = |first: u16| Entry::new(2, INDEX + 1, first).byte_count(told(1, 60)).request(0);
-    bed.device.write(entry(0, told(1, 60)));
-    bed.device.write(entry(1, told(1, 60)));
+    let other =
+        |first: u16| Entry::new(2, INDEX + 1, first).byte_count(packed_bytes(1, 60)).request(0);
+    bed.device.write(entry(0, packed_bytes(1, 60)));
+    bed.device.write(entry(1, packed_bytes(1, 60)));
     bed.device.write(other(0));
     bed.device.write(other(1));
-    bed.device.write(entry(2, told(1, 60)));
+    bed.device.write(entry(2, packed_bytes(1, 60)));
     bed.device.write(other(2));
     let (found, fast) = poll(&mut bed, 9);
     let places = found.into_iter().map(|(id, first, ..)| (id, first));
@@ -525,16 +533,17 @@ fn every_packet_of_a_run_is_marked_as_compressed_and_none_beside_it() {
             bed.register(INDEX, &queue);
             for lap in 0..5_u32 {
                 let start = queue.taken.get();
-                let plain = |first: u32| (100, first as u16, told(1, first), false, None);
-                let packed = |first| (100, first as u16, told(1, first), true, Some(first * 3));
-                bed.device.write(entry(start, told(1, start)));
+                let plain = |first: u32| (100, first as u16, packed_bytes(1, first), false, None);
+                let packed =
+                    |first| (100, first as u16, packed_bytes(1, first), true, Some(first * 3));
+                bed.device.write(entry(start, packed_bytes(1, start)));
                 let first = start + 1;
                 let minis = (first..first + count)
-                    .map(|first| mini((first * 3).to_be_bytes(), told(1, first)));
+                    .map(|first| mini((first * 3).to_be_bytes(), packed_bytes(1, first)));
                 write_run(&mut bed.device, entry(first, 0), &Vec::from_iter(minis));
                 let behind = first + count;
-                bed.device.write(entry(behind, told(1, behind)));
-                bed.device.write(entry(behind + 1, told(1, behind + 1)));
+                bed.device.write(entry(behind, packed_bytes(1, behind)));
+                bed.device.write(entry(behind + 1, packed_bytes(1, behind + 1)));
                 let mut expected = vec![plain(start)];
                 expected.extend((first..behind).map(packed));
                 expected.extend([plain(behind), plain(behind + 1)]);
@@ -547,7 +556,7 @@ fn every_packet_of_a_run_is_marked_as_compressed_and_none_beside_it() {
                     found.extend(some);
                 }
                 assert_eq!(found, expected, "lap {lap}: {count}, {most} at a time");
-                assert_eq!(bed.told(), bed.device.written & 0xff_ffff);
+                assert_eq!(bed.published(), bed.device.written & 0xff_ffff);
                 // The next lap begins with a new request.
                 queue.taken.set(0);
             }
@@ -561,12 +570,12 @@ fn a_poll_goes_on_behind_one_that_was_not_ended() {
     let queue = Sharing::new(2, 8);
     bed.register(INDEX, &queue);
     for first in 0..6 {
-        bed.device.write(entry(first, told(1, 60)));
+        bed.device.write(entry(first, packed_bytes(1, 60)));
     }
     assert_eq!(poll(&mut bed, 1).0.len(), 1);
     assert!(poll_strides(&mut bed.ring, 9).next_behind(|_| true).is_some());
     assert!(poll_strides(&mut bed.ring, 9).find(|_| {}).is_some());
     let firsts = poll(&mut bed, 9).0.into_iter().map(|(_, first, ..)| first);
     assert_eq!(Vec::from_iter(firsts), [3, 4, 5]);
-    assert_eq!((bed.told(), bed.ring.corruption()), (6, None));
+    assert_eq!((bed.published(), bed.ring.corruption()), (6, None));
 }

@@ -190,8 +190,8 @@ fn post(mut send: SendQueue<Rc>, mut receive: ReceiveQueue, stop: &AtomicBool) {
 }
 
 /// Writes an entry once there is room for it.
-fn write(device: &mut Device, entry: Entry, told: &impl Fn() -> u32, stop: &AtomicBool) {
-    while device.written.wrapping_sub(told()) & 0xff_ffff >= 1 << device.log_size {
+fn write(device: &mut Device, entry: Entry, published: &impl Fn() -> u32, stop: &AtomicBool) {
+    while device.written.wrapping_sub(published()) & 0xff_ffff >= 1 << device.log_size {
         if stop.load(Ordering::Relaxed) {
             return;
         }
@@ -202,25 +202,25 @@ fn write(device: &mut Device, entry: Entry, told: &impl Fn() -> u32, stop: &Atom
 
 /// Takes the device's side out of a bed: the buffer, and the consumer index in the doorbell record.
 fn device_of<Q: Queue>(bed: &mut Bed<Q>) -> (Device, impl Fn() -> u32 + Send + use<Q>) {
-    struct Told(NonNull<AtomicU32>);
+    struct PublishedIndex(NonNull<AtomicU32>);
     // SAFETY: the value is an address, and all access through it is atomic.
-    unsafe impl Send for Told {}
-    impl Told {
+    unsafe impl Send for PublishedIndex {}
+    impl PublishedIndex {
         fn get(&self) -> u32 {
             // SAFETY: the consumer index is in memory that every test keeps longer than this value.
             u32::from_be(unsafe { self.0.as_ref() }.load(Ordering::Acquire))
         }
     }
-    let told = Told(bed.words.at(0).cast());
+    let published = PublishedIndex(bed.words.at(0).cast());
     let nothing = Device { buffer: Memory::new(1), log_size: 0, stride: 64, written: 0 };
-    (std::mem::replace(&mut bed.device, nothing), move || told.get())
+    (std::mem::replace(&mut bed.device, nothing), move || published.get())
 }
 
 /// Executes the requests that the doorbell records count. Each send consumes a receive of its own
 /// queue pair.
 fn execute(
     mut cq: Device,
-    told: impl Fn() -> u32,
+    published: impl Fn() -> u32,
     queues: &[QueuePair; QUEUES],
     stop: &AtomicBool,
 ) -> Device {
@@ -247,9 +247,9 @@ fn execute(
             assert_eq!([&start[4..], &rest[..4]].concat(), done.to_ne_bytes());
             let imm = control[4..].try_into().unwrap();
             let arrived = Entry::new(3, index, *receive).imm(imm).byte_count(length as u32);
-            write(&mut cq, arrived, &told, stop);
+            write(&mut cq, arrived, &published, stop);
             if signaled {
-                write(&mut cq, Entry::new(0, index, *block), &told, stop);
+                write(&mut cq, Entry::new(0, index, *block), &published, stop);
             }
             *block = block.wrapping_add(units.div_ceil(4) as u16);
             *receive = receive.wrapping_add(1);
@@ -309,7 +309,7 @@ fn posters_device_and_poller_need_nothing_but_the_rings() {
         for (index, queue) in (0..).zip(&queues) {
             bed.register(index, &*queue.records);
         }
-        let (device, told) = device_of(&mut bed);
+        let (device, published) = device_of(&mut bed);
         let stop = &AtomicBool::new(false);
         let queues = &queues;
         // The buffer outlives the threads.
@@ -325,7 +325,7 @@ fn posters_device_and_poller_need_nothing_but_the_rings() {
             }
             let device = scope.spawn(move || {
                 let _alarm = Alarm(stop);
-                execute(device, told, queues, stop)
+                execute(device, published, queues, stop)
             });
             let _alarm = Alarm(stop);
             poll(&mut bed, stop);
@@ -364,7 +364,7 @@ fn queues_come_and_go_while_their_completions_are_polled() {
     let stays = Life { generation: 0 };
     bed.register(1, &stays);
     let deferred = Deferred::default();
-    let (mut device, told) = device_of(&mut bed);
+    let (mut device, published) = device_of(&mut bed);
     let (table, state) = (Arc::clone(&bed.table), Arc::clone(bed.ring.state()));
     let (attention, stop) = (bed.ring.attention(), &AtomicBool::new(false));
     let deferred = &deferred;
@@ -376,10 +376,10 @@ fn queues_come_and_go_while_their_completions_are_polled() {
                 // SAFETY: the queue is in the deferred list until the poller has released it.
                 unsafe { table.set(0, NonNull::from(&*queue), [RING; 2]) };
                 for _ in 0..generation % 4 {
-                    write(&mut device, Entry::new(0, 0, generation), &told, stop);
+                    write(&mut device, Entry::new(0, 0, generation), &published, stop);
                 }
-                write(&mut device, Entry::new(2, 1, generation), &told, stop);
-                write(&mut device, Entry::new(0, 0, generation), &told, stop);
+                write(&mut device, Entry::new(2, 1, generation), &published, stop);
+                write(&mut device, Entry::new(0, 0, generation), &published, stop);
                 table.depart(0);
                 let left = Arc::downgrade(&queue);
                 deferred.push(state.end_of(0).unwrap_or_else(|| state.consumed()), queue);

@@ -33,7 +33,7 @@ fn check(bad: Entry, expected: Corruption) {
                 assert!(bed.ring.needs_attention());
             }
             bed.ring.publish();
-            assert_eq!(bed.told(), before.into());
+            assert_eq!(bed.published(), before.into());
         }
     }
 }
@@ -124,7 +124,7 @@ fn an_entry_that_came_too_early_never_completes_anything() {
 /// A queue with completions to poll must not look as if it had none, because the driver would reset
 /// or free it.
 #[test]
-fn what_a_device_writes_to_the_record_changes_nothing_here() {
+fn doorbell_record_written_by_the_device_changes_nothing() {
     let mut bed = Bed::new(3, 64);
     let queue = Outstanding::default();
     bed.register(5, &queue);
@@ -136,7 +136,7 @@ fn what_a_device_writes_to_the_record_changes_nothing_here() {
         assert_eq!(bed.ring.state().end_of(5), Some(u32::from(counter) + 1));
         assert_eq!(bed.next_id(), Some(counter.into()));
         bed.ring.publish();
-        assert_eq!(bed.told(), u32::from(counter) + 1, "it is told anew");
+        assert_eq!(bed.published(), u32::from(counter) + 1, "the index is published again");
     }
     bed.scribble([0; 8]);
     assert_eq!(bed.ring.state().end_of(5), None);

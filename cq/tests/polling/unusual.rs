@@ -286,11 +286,11 @@ fn one(seed: u64) -> usize {
     world.take_back();
     assert!(world.bed.next().is_none());
     // The ring reported each receive that no poll returned, once.
-    let mut told = std::mem::take(&mut *world.skipped.lock().unwrap());
-    told.append(&mut world.discarded);
-    told.sort_unstable();
+    let mut reported = std::mem::take(&mut *world.skipped.lock().unwrap());
+    reported.append(&mut world.discarded);
+    reported.sort_unstable();
     world.owed.sort_unstable();
-    assert_eq!(told, world.owed);
+    assert_eq!(reported, world.owed);
     world.returned
 }
 

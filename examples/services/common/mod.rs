@@ -253,7 +253,7 @@ impl End {
     }
 
     /// Memory region number `number` in the data that the other side sent when it connected.
-    pub(crate) fn told<T>(&self, number: usize) -> Outcome<RemoteSlice<T>> {
+    pub(crate) fn peer_region<T>(&self, number: usize) -> Outcome<RemoteSlice<T>> {
         let (regions, _) = self.said().as_chunks::<{ RemoteSlice::<u8>::BYTES }>();
         Ok(RemoteSlice::from_bytes(regions.get(number).ok_or("the other side said too little")?)?)
     }

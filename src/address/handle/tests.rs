@@ -108,7 +108,7 @@ fn an_ipv4_header_is_believed_behind_junk_if_its_checksum_is_right() {
 }
 
 #[test]
-fn what_is_no_header_is_refused() {
+fn malformed_header_is_refused() {
     assert_eq!(Header::parse(&[0; 40], true), None);
     assert_eq!(Header::parse(&[0; 40], false), None);
     assert_eq!(Header::parse(&ipv6(6, "fe80::2"), true), None, "TCP is not RoCE");

@@ -56,7 +56,7 @@ macro_rules! device_attr {
                 Self {
                     fw_ver: match context.info.fw_version.as_str() {
                         "" => firmware_version(base.fw_ver),
-                        told => told.to_owned(),
+                        version => version.to_owned(),
                     },
                     node_guid: base.node_guid.into(),
                     sys_image_guid: base.sys_image_guid.into(),
@@ -272,9 +272,9 @@ mod tests {
     /// Every number of tags that is reported can also be requested, whatever the kernel reports.
     #[test]
     fn no_list_is_offered_that_has_more_tags_than_can_be_counted() {
-        for (told, offered) in [(0, 0), (127, 127), (0xffff, 0x7fff), (u32::MAX, 0x7fff)] {
-            let caps = TagMatchingCaps::of(&TmCaps { max_num_tags: told, ..TmCaps::default() });
-            assert_eq!(caps.max_num_tags, offered, "{told}");
+        for (reported, offered) in [(0, 0), (127, 127), (0xffff, 0x7fff), (u32::MAX, 0x7fff)] {
+            let caps = TagMatchingCaps::of(&TmCaps { max_num_tags: reported, ..TmCaps::default() });
+            assert_eq!(caps.max_num_tags, offered, "{reported}");
         }
         let requests = Arc::new(SharedReceiveRecords::new(1));
         assert_eq!(TagRecords::new(0x7fff, 1, requests).max_tags(), 0x7fff);

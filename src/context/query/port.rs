@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_the_future_count_as_not_told() {
+    fn unknown_numbers_count_as_not_reported() {
         let mut odd = answer();
         odd.legacy_resp.active_mtu = 99;
         odd.legacy_resp.active_width = 3;

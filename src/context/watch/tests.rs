@@ -118,16 +118,16 @@ impl Rig {
 }
 
 /// Reads all events: `+` for a device that arrived, `-` for one that was removed.
-fn told(watcher: &DeviceWatcher) -> Vec<String> {
-    let mut told = Vec::new();
+fn reported(watcher: &DeviceWatcher) -> Vec<String> {
+    let mut reported = Vec::new();
     while let Some(event) = watcher.next().unwrap() {
-        told.push(match event {
+        reported.push(match event {
             DeviceEvent::Arrived(device) => format!("+{}", device.name()),
             DeviceEvent::Removed(device) => format!("-{}", device.name()),
             DeviceEvent::Renamed { from, device } => format!("{from}={}", device.name()),
         });
     }
-    told
+    reported
 }
 
 fn names(watcher: &DeviceWatcher) -> Vec<String> {
@@ -138,14 +138,14 @@ fn names(watcher: &DeviceWatcher) -> Vec<String> {
 fn devices_that_go_and_come_back_are_reported_in_their_order() {
     let (rig, watcher) = Rig::new();
     assert_eq!(names(&watcher), ["mlx5_0", "mlx5_1"]);
-    assert_eq!(told(&watcher), [""; 0]);
+    assert_eq!(reported(&watcher), [""; 0]);
     rig.simulator.remove_device(0);
     rig.simulator.remove_device(1);
     rig.simulator.insert_device(1);
-    assert_eq!(told(&watcher), ["-mlx5_0", "-mlx5_1", "+mlx5_1"]);
+    assert_eq!(reported(&watcher), ["-mlx5_0", "-mlx5_1", "+mlx5_1"]);
     assert_eq!(names(&watcher), ["mlx5_1"]);
     rig.simulator.insert_device(0);
-    assert_eq!(told(&watcher), ["+mlx5_0"]);
+    assert_eq!(reported(&watcher), ["+mlx5_0"]);
     assert_eq!(names(&watcher), ["mlx5_0", "mlx5_1"]);
 }
 
@@ -156,17 +156,20 @@ fn a_device_that_went_and_came_back_unseen_is_reported_as_both() {
         rig.simulator.remove_device(0);
         rig.simulator.insert_device(0);
     }
-    assert_eq!(told(&watcher), ["-mlx5_0", "+mlx5_0", "-mlx5_0", "+mlx5_0", "-mlx5_0", "+mlx5_0"]);
+    assert_eq!(
+        reported(&watcher),
+        ["-mlx5_0", "+mlx5_0", "-mlx5_0", "+mlx5_0", "-mlx5_0", "+mlx5_0"]
+    );
 }
 
 #[test]
 fn a_device_that_came_and_went_before_it_was_looked_at_is_not_reported() {
     let (rig, watcher) = Rig::new();
     rig.simulator.remove_device(0);
-    assert_eq!(told(&watcher), ["-mlx5_0"]);
+    assert_eq!(reported(&watcher), ["-mlx5_0"]);
     rig.simulator.insert_device(0);
     rig.simulator.remove_device(0);
-    assert_eq!(told(&watcher), [""; 0]);
+    assert_eq!(reported(&watcher), [""; 0]);
     assert_eq!(names(&watcher), ["mlx5_1"]);
 }
 
@@ -199,7 +202,7 @@ fn the_descriptor_is_readable_while_there_is_something_to_report() {
     assert!(!readable());
     rig.simulator.remove_device(1);
     assert!(readable());
-    assert_eq!(told(&watcher), ["-mlx5_1"]);
+    assert_eq!(reported(&watcher), ["-mlx5_1"]);
     assert!(!readable());
     assert!(watcher.wait(Some(Duration::ZERO)).unwrap().is_none());
 }
@@ -216,7 +219,7 @@ fn a_thread_that_waits_is_woken() {
 }
 
 #[test]
-fn what_udev_repeats_is_no_event() {
+fn repetition_by_udev_is_no_event() {
     let (rig, watcher) = Rig::new();
     rig.message("add", "infiniband_verbs", "uverbs0");
     rig.message("change", "infiniband_verbs", "uverbs0");
@@ -226,7 +229,7 @@ fn what_udev_repeats_is_no_event() {
     rig.message("remove", "infiniband", "mlx5_0");
     rig.answer(Ok(b"libudev\0ACTION=remove\0".to_vec()));
     rig.answer(Ok(Vec::new()));
-    assert_eq!(told(&watcher), [""; 0]);
+    assert_eq!(reported(&watcher), [""; 0]);
     assert_eq!(names(&watcher), ["mlx5_0", "mlx5_1"]);
 }
 
@@ -235,12 +238,12 @@ fn messages_that_were_lost_are_made_up_for() {
     let (rig, watcher) = Rig::new();
     rig.simulator.remove_device(1);
     rig.answer(Err(Errno::ENOBUFS));
-    assert_eq!(told(&watcher), ["-mlx5_1"]);
+    assert_eq!(reported(&watcher), ["-mlx5_1"]);
     rig.answer(Err(Errno::ENOBUFS));
-    assert_eq!(told(&watcher), [""; 0]);
+    assert_eq!(reported(&watcher), [""; 0]);
     rig.simulator.insert_device(1);
     rig.answer(Err(Errno::ENOBUFS));
-    assert_eq!(told(&watcher), ["+mlx5_1"]);
+    assert_eq!(reported(&watcher), ["+mlx5_1"]);
 }
 
 #[test]
@@ -248,7 +251,7 @@ fn another_device_at_the_place_of_one_is_no_new_name() {
     let (rig, watcher) = Rig::new();
     *rig.kernel.board.lock().unwrap() = Some("MT_0000000000".into());
     rig.answer(Err(Errno::ENOBUFS));
-    assert_eq!(told(&watcher), ["-mlx5_0", "+mlx5_0"]);
+    assert_eq!(reported(&watcher), ["-mlx5_0", "+mlx5_0"]);
     assert_eq!(watcher.devices()[0].board_id(), "MT_0000000000");
 }
 
@@ -257,22 +260,22 @@ fn a_new_name_is_reported_and_not_a_new_device() {
     let (rig, watcher) = Rig::new();
     *rig.kernel.name.lock().unwrap() = Some("ibp3s0".into());
     rig.message("move", "infiniband", "ibp3s0");
-    assert_eq!(told(&watcher), ["mlx5_0=ibp3s0"]);
+    assert_eq!(reported(&watcher), ["mlx5_0=ibp3s0"]);
     assert_eq!(names(&watcher), ["ibp3s0", "mlx5_1"]);
     rig.simulator.remove_device(0);
-    assert_eq!(told(&watcher), ["-ibp3s0"]);
+    assert_eq!(reported(&watcher), ["-ibp3s0"]);
 }
 
 #[test]
 fn a_list_that_fails_is_tried_again_and_nothing_is_missed() {
     let (rig, watcher) = Rig::new();
     rig.simulator.remove_device(0);
-    assert_eq!(told(&watcher), ["-mlx5_0"]);
+    assert_eq!(reported(&watcher), ["-mlx5_0"]);
     rig.simulator.insert_device(0);
     rig.kernel.broken.store(true, Relaxed);
     assert_eq!(watcher.next().unwrap_err().errno(), Some(Errno::EIO));
     rig.kernel.broken.store(false, Relaxed);
-    assert_eq!(told(&watcher), ["+mlx5_0"]);
+    assert_eq!(reported(&watcher), ["+mlx5_0"]);
 }
 
 #[test]

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn aligned_words_are_lent_of_aligned_memory_alone() {
+    fn aligned_words_are_borrowed_from_aligned_memory_alone() {
         let mut memory = [1, 2, 3];
         assert_eq!(words(&mut memory).as_words().map(<[_]>::len), Some(3));
         let start: NonNull<u8> = NonNull::from(&mut memory).cast();

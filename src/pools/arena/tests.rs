@@ -93,7 +93,7 @@ fn only_pages_that_were_written_are_to_be_zeroed() {
 }
 
 #[test]
-fn pages_to_be_zeroed_in_many_pieces_are_told_in_two_that_have_them_all() {
+fn dirty_pages_in_many_pieces_are_merged_into_two_ranges() {
     let (file, mut arena) = (Memory::default(), Arena::default());
     // Across words of 64 pages, too.
     let mut runs = Vec::new();

@@ -272,7 +272,7 @@ fn a_query_is_read_field_by_field() {
 }
 
 #[test]
-fn what_was_set_comes_back() {
+fn attributes_that_were_set_come_back() {
     let set = QpAttributes::new()
         .ah_attr(path(1, Some(route())))
         .path_mtu(Mtu::Mtu1024)

@@ -323,7 +323,7 @@ impl<T: QueuePairTransport> QueuePairBuilder<'_, T> {
             index,
             drain_epoch: Default::default(),
             memory: Mutex::new(Some((buffer, slot, uar))),
-            lent: AtomicBool::new(device_sends),
+            has_other_writer: AtomicBool::new(device_sends),
             started: AtomicBool::new(false),
             send_cq: Arc::clone(&self.send_cq.inner),
             recv_cq: Arc::clone(&self.recv_cq.inner),

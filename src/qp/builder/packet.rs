@@ -19,7 +19,8 @@ pub(super) struct PacketOptions {
 ///
 /// ```no_run
 /// # use mlx5::{CompletionQueue, Error, ProtectionDomain, SendFlags, Sge, transport::RawPacket};
-/// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue, frame: Sge) -> Result<(), Box<dyn std::error::Error>> {
+/// # fn f(pd: &ProtectionDomain, cq: &CompletionQueue, frame: Sge)
+/// #     -> Result<(), Box<dyn std::error::Error>> {
 /// let mut qp = pd.create_qp::<RawPacket>(cq, cq).vlan_stripping(true).build()?;
 /// qp.activate(1)?;
 /// qp.post(|batch| {

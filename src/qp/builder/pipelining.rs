@@ -23,8 +23,8 @@ impl QueuePairBuilder<'_, Rc> {
     ///
     /// ```no_run
     /// # use mlx5::{AsyncEvent, CompletionQueue, Context, QueuePair, mkey::Mkey, transport::Rc};
-    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>, cq: &mut CompletionQueue, open: &[(Mkey, u64)])
-    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn f(context: &Context, qp: &mut QueuePair<Rc>, cq: &mut CompletionQueue,
+    /// #     open: &[(Mkey, u64)]) -> Result<(), Box<dyn std::error::Error>> {
     /// if let Some(AsyncEvent::SqDrained(_)) = context.async_events().wait(None)? {
     ///     // Everything that completed, and with it every error.
     ///     while cq.poll(64, |completion| println!("{completion:?}"))? != 0 {}

@@ -117,7 +117,7 @@ pub(crate) fn document() -> String {
         let (peer, ours) = (fault.peer.join("; "), fault.ours.join("; "));
         _ = writeln!(text, "| `{}` | {about} | {peer} | {ours} |", fault.name);
     }
-    text.push_str("\nWhat this driver says by the C API is different for:\n\n");
+    text.push_str("\nThe C API over this driver answers differently for:\n\n");
     for (name, known, why) in AT_DOOR {
         _ = writeln!(text, "* `{name}`: {}. {why}", known.join("; "));
     }

@@ -107,7 +107,7 @@ fn create_of<T: QueuePairTransport>(
             return Ok(qp);
         }
     }
-    Err(Failure::Missing("a ring of so many blocks"))
+    Err(Failure::Missing("a ring of this number of blocks"))
 }
 
 fn connect<T: QueuePairTransport>(qp: &mut QueuePair<T>, extended: bool) -> Result<(), Failure> {

@@ -106,7 +106,7 @@ impl Ours {
     }
 
     /// Moves the calls since the last time into the events.
-    fn tell_calls(&mut self) -> Vec<Call> {
+    fn report_calls(&mut self) -> Vec<Call> {
         let calls = self.watch.take();
         self.events.extend(calls.iter().cloned().map(Event::Call));
         calls
@@ -126,13 +126,13 @@ impl Ours {
                     _ => DoorbellChoice::BlueFlame,
                 };
                 self.queue = Some(Queue::new(*transport, *builder, choice, context, pd));
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Cq { entries, vector } => {
                 let queue = self.queue()?;
                 let cq = queue.context.create_cq(*entries).comp_vector(*vector).build()?;
                 queue.cq = Some(cq);
-                let calls = self.tell_calls();
+                let calls = self.report_calls();
                 let driver = driver_input(&calls, method::CQ_CREATE)?;
                 let entry = u32_at(driver, 16) as usize;
                 let length = (*entries as usize + 1).next_power_of_two() * entry;
@@ -145,7 +145,7 @@ impl Ours {
                 let queue = self.queue()?;
                 let access = AccessFlags::from_bits_retain(*access);
                 queue._mr = Some(queue.pd.memory(*bytes).access(access).register()?);
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Ah(path) => {
                 let queue = self.queue()?;
@@ -154,7 +154,7 @@ impl Ours {
                     queue.ahs.push(queue.pd.create_ah(&attr)?);
                 }
                 queue.paths.push(attr);
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Srq { requests, entries } => self.make_srq(*requests, *entries)?,
             Command::Qp(sizes) => self.make_qp(sizes)?,
@@ -162,19 +162,19 @@ impl Ours {
                 let queue = self.queue()?;
                 let attributes = to_init(queue.transport, init);
                 queue.qp()?.modify(&attributes)?;
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Rtr(rtr) => {
                 let queue = self.queue()?;
                 let attributes = to_rtr(queue.transport, rtr, &queue.paths)?;
                 queue.qp()?.modify(&attributes)?;
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Rts(rts) => {
                 let queue = self.queue()?;
                 let attributes = to_rts(queue.transport, rts)?;
                 queue.qp()?.modify(&attributes)?;
-                self.tell_calls();
+                self.report_calls();
             }
             Command::Filler(request) => self.queue()?.filler = Some(request.clone()),
             Command::Post(label, list) => {
@@ -219,7 +219,7 @@ impl Ours {
         let srq = queue.pd.create_srq(requests).max_sge(entries).build()?;
         let (requests, entries) = (srq.capacity(), srq.max_sge());
         queue.srq = Some(srq);
-        let calls = self.tell_calls();
+        let calls = self.report_calls();
         self.events.push(Event::Shared { requests, entries });
         let driver = driver_input(&calls, method::SRQ_CREATE)?.to_vec();
         let queue = self.queue()?;
@@ -256,7 +256,7 @@ impl Ours {
                 break;
             }
         }
-        let asked = found.ok_or(Failure::Missing("a ring of so many blocks"))?;
+        let asked = found.ok_or(Failure::Missing("a ring of this number of blocks"))?;
         self.watch.take();
         let queue = self.queue()?;
         let cq = queue.cq.as_ref().ok_or(Failure::Missing("a completion queue"))?;
@@ -268,7 +268,7 @@ impl Ours {
         };
         let qpn = qp.qp_num();
         queue.qp = Some(qp);
-        let calls = self.tell_calls();
+        let calls = self.report_calls();
         let driver = driver_input(&calls, method::QP_CREATE)?.to_vec();
         let page = self.watch.page(u32_at(&driver, 36));
         let page = page.ok_or(Failure::Missing("the UAR page of the queue pair"))?;

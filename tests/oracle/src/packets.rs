@@ -316,7 +316,7 @@ impl Side {
     }
 
     /// Moves the calls since the last time into the events.
-    fn tell_calls(&mut self) -> Vec<crate::event::Call> {
+    fn report_calls(&mut self) -> Vec<crate::event::Call> {
         let calls = self.watch.take();
         self.events.extend(calls.iter().cloned().map(Event::Call));
         calls
@@ -346,10 +346,11 @@ impl Side {
             let made = self.build(queue, BLOCKS / part);
             made.is_ok_and(|qp| qp.caps().send_blocks == BLOCKS)
         };
-        let part = (1..=BLOCKS).find(fits).ok_or(Failure::Missing("a ring of so many blocks"))?;
+        let part =
+            (1..=BLOCKS).find(fits).ok_or(Failure::Missing("a ring of this number of blocks"))?;
         self.watch.take();
         let mut qp = self.build(queue, BLOCKS / part)?;
-        let calls = self.tell_calls();
+        let calls = self.report_calls();
         let driver = driver_input(&calls, method::QP_CREATE)?.to_vec();
         let page = self.watch.page(u32_at(&driver, 36));
         let page = page.ok_or(Failure::Missing("the UAR page of the queue pair"))?;
@@ -368,7 +369,7 @@ impl Side {
         let made = Made { qpn: qp.qp_num(), blocks, receives, stride };
         self.events.push(Event::Made(made));
         qp.activate(1)?;
-        self.tell_calls();
+        self.report_calls();
         self.pair = Some(Pair {
             qp,
             builder: queue.builder,
@@ -415,7 +416,7 @@ impl Side {
             builder = builder.striding(1 << stride, 1 << strides);
         }
         let queue = builder.build()?;
-        let calls = self.tell_calls();
+        let calls = self.report_calls();
         let driver = driver_input(&calls, method::WQ_CREATE)?;
         let (receives, stride) = (u32_at(driver, 16), 1 << u32_at(driver, 20));
         // SAFETY: the queue owns the ring and the record; `Worker` keeps them together. The driver
@@ -444,7 +445,7 @@ impl Side {
     /// Reports whether the driver made a rule or refused it, for whatever reason.
     fn made(&mut self, label: &str, is_made: bool) {
         let outcome = if is_made { Outcome::Posted } else { Outcome::Refused(0) };
-        self.tell_calls();
+        self.report_calls();
         self.events.push(Event::Post(label.into(), Post { outcome, ..Post::default() }));
     }
 
@@ -484,11 +485,11 @@ impl Side {
                 if *state == 1 {
                     (worker.received, worker.done) = (0, 0);
                 }
-                self.tell_calls();
+                self.report_calls();
             }
             Step::Strip(which, is) => {
                 self.works[*which].queue.set_vlan_stripping(*is)?;
-                self.tell_calls();
+                self.report_calls();
             }
             Step::WorkReceive(which, label, list) => {
                 let post = self.works[*which].receive(list);
@@ -506,7 +507,7 @@ impl Side {
             Step::Table(list) => {
                 let queues = list.iter().map(|which| &self.works[*which].queue);
                 self.table = Some(self.context.create_indirection_table(queues)?);
-                self.tell_calls();
+                self.report_calls();
             }
             Step::Hash { fields, own, key } => {
                 let table = self.table.as_ref().ok_or(Failure::Missing("a table"))?;
@@ -514,11 +515,11 @@ impl Side {
                 let builder = self.pd.create_hash_qp(table).fields(*fields).key(HashKey(*key));
                 let builder = builder.tunnel_offloads(has(0)).self_loopback(has(1), has(2));
                 self.hash = Some(builder.build()?);
-                self.tell_calls();
+                self.report_calls();
             }
             Step::Counters => {
                 self.counters = Some(self.context.create_flow_counters()?);
-                self.tell_calls();
+                self.report_calls();
             }
             // Counters always count packets first, then bytes.
             Step::Count(..) => self.made("count", true),
@@ -545,7 +546,7 @@ impl Side {
                 (self.counters, self.hash, self.table) = (None, None, None);
                 while self.works.pop().is_some() {}
                 self.pair = None;
-                self.tell_calls();
+                self.report_calls();
             }
         }
         Ok(())

@@ -219,7 +219,7 @@ unsafe fn allocated(header: *mut IoctlHeader) -> Option<(u64, u32)> {
 ///
 /// # Safety
 /// The header is of a DEVX_OBJ_QUERY that was answered, of a queue pair.
-unsafe fn tell_drained(header: *mut IoctlHeader, block: u16) {
+unsafe fn report_drained(header: *mut IoctlHeader, block: u16) {
     use attr::devx_obj_query as id;
     /// Offsets of the state and of `hw_sq_wqebb_counter` in the answer.
     const STATE: usize = 0x18;
@@ -263,7 +263,7 @@ impl DeviceFile for WatchedFile {
             if let Some(block) = block {
                 // SAFETY: the kernel has answered this query, and the driver queries only queue
                 // pairs while `drained` is set.
-                unsafe { tell_drained(header, block) };
+                unsafe { report_drained(header, block) };
             }
         }
         Ok(())

@@ -12,10 +12,10 @@ pub(crate) const CASES: &[Case] = cases![
     a_flow_label_chooses_the_source_port_of_roce: ROCE,
     paths_that_cannot_be_are_refused_by_name: INFINIBAND,
     ethernet_needs_a_global_route: ROCE,
-    an_address_that_nobody_has_is_refused_by_the_kernel: SIMULATOR | ROCE,
+    unassigned_address_is_refused_by_the_kernel: SIMULATOR | ROCE,
     an_answer_finds_its_way_back_over_infiniband: INFINIBAND,
     an_answer_finds_its_way_back_over_roce: ROCE,
-    a_datagram_to_a_group_tells_no_way_back: INFINIBAND,
+    datagram_to_a_group_reports_no_return_path: INFINIBAND,
     forty_bytes_that_are_no_header_are_refused: ROCE,
     a_handle_may_go_before_its_datagram: STEP,
     a_handle_keeps_its_domain,
@@ -48,7 +48,7 @@ fn a_roce_path_gets_the_next_hops_mac_from_the_kernel(bed: &Bed) -> Outcome {
     for entry in context.gid_table()? {
         let ah = pd.create_ah(&AhAttr::roce(bed.port(), entry.gid, entry.gid_index as u8))?;
         let engine = bed.simulator().fabric().lock();
-        let mac = engine.resolve_mac(&entry.gid.to_bytes()).ok_or("nobody has it")?;
+        let mac = engine.resolve_mac(&entry.gid.to_bytes()).ok_or("no port has it")?;
         assert_eq!(ah.vector().rmac, mac);
         assert_eq!(ah.vector().grh_gid_fl.get() >> 20, entry.gid_index, "and no GRH bit");
         assert_eq!(ah.vector().rgid, entry.gid.to_bytes());
@@ -104,10 +104,10 @@ fn ethernet_needs_a_global_route(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn an_address_that_nobody_has_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
+fn unassigned_address_is_refused_by_the_kernel(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
-    let nobody: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
-    let error = pd.create_ah(&AhAttr::roce(bed.port(), nobody, 3)).expect_err("nobody has it");
+    let unassigned: Gid = "::ffff:10.99.99.99".parse().map_err(|_| "an address")?;
+    let error = pd.create_ah(&AhAttr::roce(bed.port(), unassigned, 3)).expect_err("no port has it");
     assert_eq!(error.errno(), Some(mlx5::Errno::EHOSTUNREACH));
     let own = pd.context().query_gid(bed.port(), 0)?.gid;
     assert!(pd.create_ah(&AhAttr::roce(bed.port(), own, 200)).is_err(), "an empty place");
@@ -199,7 +199,7 @@ fn an_answer_finds_its_way_back_over_roce(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_datagram_to_a_group_tells_no_way_back(bed: &Bed) -> Outcome {
+fn datagram_to_a_group_reports_no_return_path(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Ud>(&PairOptions::default())?;
     let group: Gid = "ff12::77".parse().map_err(|_| "an address")?;
     pair.b.qp.attach_mcast(group, 0xc077)?;

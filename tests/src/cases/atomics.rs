@@ -6,7 +6,7 @@ use mlx5::{Data, MaskedOperands, Operation, SendOps};
 pub(crate) const CASES: &[Case] = cases![
     compare_and_swap_swaps_what_is_equal_and_returns_what_was: EVERY_MODEL,
     fetch_and_add_adds_and_returns_what_was: EVERY_MODEL,
-    masked_compare_and_swap_touches_the_bits_it_is_told: SIMULATOR,
+    masked_compare_and_swap_changes_the_masked_bits_alone: SIMULATOR,
     masked_fetch_and_add_keeps_its_fields_apart: SIMULATOR,
     an_atomic_at_an_odd_address_is_an_invalid_request: SIMULATOR,
     an_atomic_without_the_right_is_refused_by_the_other_side,
@@ -95,7 +95,7 @@ fn fetch_and_add_adds_and_returns_what_was(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn masked_compare_and_swap_touches_the_bits_it_is_told(bed: &Bed) -> Outcome {
+fn masked_compare_and_swap_changes_the_masked_bits_alone(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = pair(bed)?;
     let remote = b.mr.remote(WORD..)?;
     b.mr.write_at(WORD, &0x1111_2222_3333_4444_u64.to_ne_bytes())?;

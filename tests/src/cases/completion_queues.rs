@@ -17,7 +17,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_consumer_that_arms_polls_and_waits_misses_nothing,
     a_queue_armed_for_solicited_ones_passes_over_the_others,
     a_failed_request_counts_as_solicited,
-    queues_on_one_channel_are_told_apart,
+    events_of_queues_on_one_channel_name_their_queue,
     arming_goes_on_beyond_the_wrap_of_its_sequence,
     the_channels_descriptor_is_readable_while_an_event_waits,
     waiting_ends_with_its_time,
@@ -190,8 +190,8 @@ fn a_consumer_that_arms_polls_and_waits_misses_nothing(bed: &Bed) -> Outcome {
             let mut found = Vec::new();
             cq.poll(64, |one| found.push(one.wr_id()))?;
             if found.is_empty() {
-                let told = channel.wait(Some(Duration::from_secs(10)))?;
-                assert_eq!(told, Some(cq.id()), "after {next} messages");
+                let reported = channel.wait(Some(Duration::from_secs(10)))?;
+                assert_eq!(reported, Some(cq.id()), "after {next} messages");
                 continue;
             }
             for wr_id in found {
@@ -246,7 +246,7 @@ fn fail(qp: &mut QueuePair<Rc>) -> Outcome {
     Ok(qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?)
 }
 
-fn queues_on_one_channel_are_told_apart(bed: &Bed) -> Outcome {
+fn events_of_queues_on_one_channel_name_their_queue(bed: &Bed) -> Outcome {
     let end = bed.end::<Rc>(&PairOptions::default().memory(64))?;
     let channel = end.context.create_comp_channel()?;
     let mut queues = Vec::new();
@@ -264,18 +264,18 @@ fn queues_on_one_channel_are_told_apart(bed: &Bed) -> Outcome {
     for (qp, _) in &mut queues {
         fail(qp)?;
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     bed.until("three events", || {
         while let Some(id) = channel.get_event().expect("a channel") {
-            told.push(id);
+            reported.push(id);
         }
-        told.len() >= 3
+        reported.len() >= 3
     });
     for at in [0, 3, 4] {
-        assert!(told.contains(&queues[at].1.id()), "{told:?}");
+        assert!(reported.contains(&queues[at].1.id()), "{reported:?}");
     }
     bed.settle();
-    assert_eq!((told.len(), channel.get_event()?), (3, None));
+    assert_eq!((reported.len(), channel.get_event()?), (3, None));
     for (wr_id, (_, cq)) in queues.iter_mut().enumerate() {
         assert_eq!(bed.poll_one(cq).as_completion().wr_id(), wr_id as u64);
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 pub(crate) const CASES: &[Case] = cases![
     two_queue_pairs_complete_on_one_queue,
     one_queue_serves_sends_and_receives: EVERY_MODEL,
-    the_receiver_learns_who_sent,
+    completion_names_the_sender,
     immediate_data_keeps_the_order_of_its_bytes,
-    the_solicited_flag_arrives_and_wakes_who_waits_for_it,
+    solicited_flag_arrives_and_wakes_the_waiter,
     a_failed_request_still_says_what_it_was,
-    fields_without_a_meaning_are_not_told,
+    fields_without_a_meaning_are_not_reported,
     timestamps_never_go_back,
     a_copied_completion_outlives_its_place_in_the_queue,
     polling_one_by_one_gives_the_same_as_by_number,
@@ -76,7 +76,7 @@ fn one_queue_serves_sends_and_receives(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn the_receiver_learns_who_sent(bed: &Bed) -> Outcome {
+fn completion_names_the_sender(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Ud>(&PairOptions::default())?;
     b.recv(1, 0..200);
     a.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"hello"])))?;
@@ -115,7 +115,7 @@ fn immediate_data_keeps_the_order_of_its_bytes(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn the_solicited_flag_arrives_and_wakes_who_waits_for_it(bed: &Bed) -> Outcome {
+fn solicited_flag_arrives_and_wakes_the_waiter(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let End { qp, mr, port, context, pd, .. } = b;
     drop(qp);
@@ -144,7 +144,7 @@ fn the_solicited_flag_arrives_and_wakes_who_waits_for_it(bed: &Bed) -> Outcome {
             assert_eq!(event, Some(cq.id()));
         } else {
             bed.settle();
-            assert_eq!(channel.get_event()?, None, "nobody asked for this one");
+            assert_eq!(channel.get_event()?, None, "no event was asked for");
         }
     }
     Ok(())
@@ -171,7 +171,7 @@ fn a_failed_request_still_says_what_it_was(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn fields_without_a_meaning_are_not_told(bed: &Bed) -> Outcome {
+fn fields_without_a_meaning_are_not_reported(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Rc>(&PairOptions::default())?;
     b.recv(1, 0..64);
     a.post(Form::Typed, Post::new(Op::Send, 2, Data::Inline(&[b"hello"])))?;

@@ -12,19 +12,19 @@ pub(crate) const CASES: &[Case] = cases![
     compressed_completions_say_what_plain_ones_do: SIMULATOR | STEP,
     short_messages_and_answers_lie_in_the_completion: SIMULATOR,
     a_message_is_in_memory_unless_it_was_asked_for_in_the_completion,
-    the_clock_tells_when_a_completion_was_written,
+    clock_converts_timestamps_to_the_time_of_day,
     real_time_is_the_time_of_day: ROCE | REAL_TIME,
-    what_a_device_lacks_is_refused_by_name,
+    missing_cqe_form_is_refused_by_name,
     a_queue_is_resized_with_completions_waiting,
     a_queue_whose_completions_were_taken_has_room_for_a_smaller_size,
     a_queue_too_full_for_its_new_size_keeps_the_old,
     an_overrun_is_an_event_and_an_error: SIMULATOR,
     an_overrun_is_found_without_reading_events: SIMULATOR | DEVX,
     moderation_joins_completions_in_one_event: SIMULATOR | STEP,
-    moderation_waits_no_longer_than_it_is_told: SIMULATOR | STEP,
+    moderation_waits_no_longer_than_its_period: SIMULATOR | STEP,
     answers_of_atomics_lie_in_the_completion: SIMULATOR,
     a_queue_is_resized_in_the_middle_of_a_run: SIMULATOR | STEP,
-    a_panic_of_whom_it_is_told_loses_no_room,
+    panic_in_the_closure_loses_no_room,
 ];
 
 /// Sends messages of these lengths, and polls both sides.
@@ -133,7 +133,7 @@ fn a_message_is_in_memory_unless_it_was_asked_for_in_the_completion(bed: &Bed) -
 /// Later than 2020.
 const NOT_LONG_AGO: u64 = 1_577_836_800_000_000_000;
 
-fn the_clock_tells_when_a_completion_was_written(bed: &Bed) -> Outcome {
+fn clock_converts_timestamps_to_the_time_of_day(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     let clock = pair.a.context.clock()?;
     let before = clock.now()?;
@@ -171,7 +171,7 @@ fn real_time_is_the_time_of_day(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_device_lacks_is_refused_by_name(bed: &Bed) -> Outcome {
+fn missing_cqe_form_is_refused_by_name(bed: &Bed) -> Outcome {
     let context = bed.context();
     let refused = context.create_cq(8).padding(true).build().expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
@@ -234,7 +234,7 @@ fn a_queue_too_full_for_its_new_size_keeps_the_old(bed: &Bed) -> Outcome {
     bed.settle();
     let cq = &mut pair.a.send_cq;
     for entries in [7, 0, u32::MAX] {
-        let refused = cq.resize(entries).expect_err("twelve do not fit, nor none, nor so many");
+        let refused = cq.resize(entries).expect_err("twelve do not fit, nor none, nor thousands");
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     }
     assert_eq!(cq.capacity(), 31);
@@ -291,7 +291,7 @@ fn moderation_joins_completions_in_one_event(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn moderation_waits_no_longer_than_it_is_told(bed: &Bed) -> Outcome {
+fn moderation_waits_no_longer_than_its_period(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (mut lone, mut cq) = super::waiting::lone(bed, &context, &channel)?;
@@ -352,7 +352,7 @@ fn answers_of_atomics_lie_in_the_completion(bed: &Bed) -> Outcome {
 fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
     // The number of completions of a run that are polled before the resize, and of the device's
     // steps with more to come; it holds some of these back to compress them.
-    for (told, steps) in (0..20).flat_map(|told| [(told, 0), (told, 9), (told, 23)]) {
+    for (polled, steps) in (0..20).flat_map(|polled| [(polled, 0), (polled, 9), (polled, 23)]) {
         for entries in [31, 127] {
             let options = PairOptions::default()
                 .cq_entries(63)
@@ -360,7 +360,7 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
             let mut pair = bed.pair::<Rc>(&options)?;
             write(&mut pair, 0..20)?;
             bed.settle();
-            let mut found = bed.poll_good(&mut pair.a.send_cq, told);
+            let mut found = bed.poll_good(&mut pair.a.send_cq, polled);
             write(&mut pair, 20..28)?;
             for _ in 0..steps {
                 bed.step();
@@ -368,8 +368,8 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
             pair.a.send_cq.resize(entries)?;
             assert_eq!(pair.a.send_cq.capacity(), entries);
             bed.settle();
-            found.extend(bed.poll_good(&mut pair.a.send_cq, 28 - told));
-            assert_eq!(wr_ids(&found), Vec::from_iter(0..28), "{told} told, {steps} steps");
+            found.extend(bed.poll_good(&mut pair.a.send_cq, 28 - polled));
+            assert_eq!(wr_ids(&found), Vec::from_iter(0..28), "{polled} polled, {steps} steps");
             let compressed = found.iter().filter(|wc| wc.as_completion().is_compressed());
             assert!(compressed.count() >= 20);
             write(&mut pair, 28..50)?;
@@ -380,7 +380,7 @@ fn a_queue_is_resized_in_the_middle_of_a_run(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_panic_of_whom_it_is_told_loses_no_room(bed: &Bed) -> Outcome {
+fn panic_in_the_closure_loses_no_room(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(3))?;
     // Nothing else polls the queue, so a slot that is not freed would overrun it.
     for round in 0..6 {
@@ -388,12 +388,12 @@ fn a_panic_of_whom_it_is_told_loses_no_room(bed: &Bed) -> Outcome {
         for wr_id in round * 3..round * 3 + 3 {
             bed.until("one more", || pair.a.send_cq.is_ready());
             let mut cq = std::panic::AssertUnwindSafe(&mut pair.a.send_cq);
-            let told = std::panic::catch_unwind(move || {
+            let panicked = std::panic::catch_unwind(move || {
                 let cq = &mut *cq;
                 cq.poll(1, |wc| std::panic::resume_unwind(Box::new(wc.wr_id())))
             });
-            let told = told.expect_err("it panics").downcast::<u64>().expect("an identifier");
-            assert_eq!(*told, wr_id);
+            let panicked = panicked.expect_err("it panics").downcast::<u64>().expect("an identifier");
+            assert_eq!(*panicked, wr_id);
         }
     }
     bed.nothing(&mut pair.a.send_cq);

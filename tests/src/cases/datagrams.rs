@@ -10,14 +10,14 @@ pub(crate) const CASES: &[Case] = cases![
     a_receiver_answers_by_what_it_received_on_infiniband: INFINIBAND,
     a_receiver_answers_by_what_it_received_on_ethernet: ROCE,
     a_datagram_with_another_qkey_is_not_received,
-    a_datagram_to_nobody_is_sent_and_lost,
+    datagram_without_receiver_is_sent_and_lost,
     a_datagram_without_a_receive_is_lost,
     a_datagram_longer_than_the_mtu_fails_at_its_sender,
     an_address_handle_may_go_once_the_request_is_posted,
     one_sender_reaches_many_receivers,
     a_group_on_infiniband_receives_what_is_sent_to_it: INFINIBAND,
     a_group_on_ethernet_receives_what_is_sent_to_it: ROCE,
-    who_left_a_group_receives_nothing_more: INFINIBAND,
+    queue_pair_that_left_a_group_receives_nothing_more: INFINIBAND,
     a_gid_that_names_no_group_is_refused,
 ];
 
@@ -144,7 +144,7 @@ fn a_datagram_with_another_qkey_is_not_received(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_datagram_to_nobody_is_sent_and_lost(bed: &Bed) -> Outcome {
+fn datagram_without_receiver_is_sent_and_lost(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Ud>(&PairOptions::default())?;
     b.recv(1, 0..128);
     let peer = a.peer.as_mut().ok_or("a peer")?;
@@ -289,7 +289,7 @@ fn a_group_on_ethernet_receives_what_is_sent_to_it(bed: &Bed) -> Outcome {
     group(bed, "ff0e::ffff:e001:203", 0)
 }
 
-fn who_left_a_group_receives_nothing_more(bed: &Bed) -> Outcome {
+fn queue_pair_that_left_a_group_receives_nothing_more(bed: &Bed) -> Outcome {
     let gid: Gid = "ff12:401b:ffff::77".parse().map_err(|_| "a GID")?;
     let Pair { mut a, mut b } = bed.pair::<Ud>(&PairOptions::default())?;
     address_group(&mut a, gid, 0xc077)?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) const CASES: &[Case] = cases![
     every_device_of_the_machine_is_listed_in_the_order_of_its_node: SIMULATOR,
-    a_device_tells_its_part_its_firmware_and_its_place: SIMULATOR,
+    device_reports_its_part_its_firmware_and_its_place: SIMULATOR,
     devices_of_other_drivers_are_not_listed: SIMULATOR,
     a_machine_without_rdma_has_no_devices: SIMULATOR,
     a_device_can_be_opened_twice,
@@ -21,8 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
     completions_without_user_index_are_refused_at_open: SIMULATOR,
     a_device_without_devx_works_but_cannot_say_where_it_drained: SIMULATOR,
     devx_can_be_demanded_or_declined: SIMULATOR,
-    the_device_tells_its_limits: SIMULATOR,
-    a_port_tells_link_state_and_addresses: SIMULATOR,
+    device_reports_its_limits: SIMULATOR,
+    port_reports_link_state_and_addresses: SIMULATOR,
     the_gid_table_has_every_address_and_its_type: SIMULATOR,
     a_gid_is_found_by_value_and_type: SIMULATOR,
     a_device_and_its_port_are_found_by_ip_address: SIMULATOR,
@@ -48,7 +48,7 @@ fn every_device_of_the_machine_is_listed_in_the_order_of_its_node(bed: &Bed) -> 
     Ok(())
 }
 
-fn a_device_tells_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
+fn device_reports_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
     for model in Model::ALL {
         let bed = bed.configured(|config| config.model(model))?;
         let device = bed.device();
@@ -60,9 +60,9 @@ fn a_device_tells_its_part_its_firmware_and_its_place(bed: &Bed) -> Outcome {
         let pci = device.pci().ok_or("no PCI function")?;
         assert_eq!((pci.vendor, pci.device), (0x15b3, model.pci_device_id()));
         assert!(pci.address.ends_with(".0"), "{}", pci.address);
-        let told = device.open()?.query_device();
-        assert_eq!(told.fw_ver, device.fw_version());
-        assert_eq!((told.vendor_part_id, told.node_guid), (pci.device.into(), device.guid()));
+        let attr = device.open()?.query_device();
+        assert_eq!(attr.fw_ver, device.fw_version());
+        assert_eq!((attr.vendor_part_id, attr.node_guid), (pci.device.into(), device.guid()));
     }
     Ok(())
 }
@@ -176,34 +176,34 @@ fn devx_can_be_demanded_or_declined(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn the_device_tells_its_limits(bed: &Bed) -> Outcome {
+fn device_reports_its_limits(bed: &Bed) -> Outcome {
     let config = bed.simulator().fabric().config().clone();
     let limits = config.limits;
-    let told = bed.context().query_device();
-    assert_eq!(u32::from(told.phys_port_cnt), config.ports.len() as u32);
-    assert_eq!((told.max_qp, told.max_cq), (limits.qps, limits.cqs));
-    assert_eq!((told.max_srq, told.max_pd), (limits.srqs, limits.pds));
-    assert_eq!(told.max_cqe, (1 << limits.log_cq_entries) - 1);
-    assert_eq!(told.max_qp_wr, 1 << limits.log_sq_blocks);
-    assert_eq!(told.max_srq_wr, (1 << limits.log_srq_entries) - 1);
-    assert_eq!(told.max_qp_rd_atom, 1 << limits.log_reads);
-    assert_eq!(told.max_qp_init_rd_atom, 1 << limits.log_reads);
-    assert_eq!(u32::from(told.max_pkeys), limits.pkeys);
-    assert_eq!(told.max_mcast_grp, limits.multicast_groups);
-    assert_eq!(told.max_mcast_qp_attach, limits.qps_per_group);
-    assert_eq!(told.queues.max_send_wqebb, 1 << limits.log_sq_blocks);
+    let attr = bed.context().query_device();
+    assert_eq!(u32::from(attr.phys_port_cnt), config.ports.len() as u32);
+    assert_eq!((attr.max_qp, attr.max_cq), (limits.qps, limits.cqs));
+    assert_eq!((attr.max_srq, attr.max_pd), (limits.srqs, limits.pds));
+    assert_eq!(attr.max_cqe, (1 << limits.log_cq_entries) - 1);
+    assert_eq!(attr.max_qp_wr, 1 << limits.log_sq_blocks);
+    assert_eq!(attr.max_srq_wr, (1 << limits.log_srq_entries) - 1);
+    assert_eq!(attr.max_qp_rd_atom, 1 << limits.log_reads);
+    assert_eq!(attr.max_qp_init_rd_atom, 1 << limits.log_reads);
+    assert_eq!(u32::from(attr.max_pkeys), limits.pkeys);
+    assert_eq!(attr.max_mcast_grp, limits.multicast_groups);
+    assert_eq!(attr.max_mcast_qp_attach, limits.qps_per_group);
+    assert_eq!(attr.queues.max_send_wqebb, 1 << limits.log_sq_blocks);
     // A request counts its units of 16 bytes in six bits.
-    assert_eq!(told.queues.max_sq_desc_sz, limits.sq_wqe_bytes.min(63 * 16));
-    assert_eq!(told.queues.max_rq_desc_sz, limits.rq_wqe_bytes);
-    assert_eq!(told.queues.bf_reg_size, 1 << config.log_bf_reg_size);
-    assert_eq!(told.completions.cqe_version, 1);
-    assert_eq!(told.hca_core_clock, u64::from(config.clock_khz));
-    assert!(told.has_atomics() && !told.odp.supported);
-    assert!(told.page_size_cap & 4096 != 0);
+    assert_eq!(attr.queues.max_sq_desc_sz, limits.sq_wqe_bytes.min(63 * 16));
+    assert_eq!(attr.queues.max_rq_desc_sz, limits.rq_wqe_bytes);
+    assert_eq!(attr.queues.bf_reg_size, 1 << config.log_bf_reg_size);
+    assert_eq!(attr.completions.cqe_version, 1);
+    assert_eq!(attr.hca_core_clock, u64::from(config.clock_khz));
+    assert!(attr.has_atomics() && !attr.odp.supported);
+    assert!(attr.page_size_cap & 4096 != 0);
     Ok(())
 }
 
-fn a_port_tells_link_state_and_addresses(bed: &Bed) -> Outcome {
+fn port_reports_link_state_and_addresses(bed: &Bed) -> Outcome {
     let bed =
         bed.configured(|config| config.ports([PortConfig::INFINIBAND, PortConfig::INFINIBAND]))?;
     let context = bed.context();
@@ -320,10 +320,10 @@ fn of_several_devices_that_is_found_which_has_the_address(bed: &Bed) -> Outcome 
 fn an_address_that_no_roce_port_has_is_not_found(bed: &Bed) -> Outcome {
     let roce = bed.configured(|config| config.ports([PortConfig::ROCE]))?;
     let ip = Ipv4Addr::new(203, 0, 113, 77);
-    let error = Device::for_ip_on(roce.simulator().kernel(), ip).expect_err("nobody has it");
+    let error = Device::for_ip_on(roce.simulator().kernel(), ip).expect_err("no port has it");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("203.0.113.77"), "{error}");
-    let error = roce.context().find_ip(ip).expect_err("nobody has it");
+    let error = roce.context().find_ip(ip).expect_err("no port has it");
     assert_eq!(error.kind(), ErrorKind::NotFound);
 
     // A GID on InfiniBand is no IP address, although it looks like one.

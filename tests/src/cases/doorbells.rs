@@ -4,7 +4,7 @@ use crate::prelude::*;
 use mlx5::{ConnectOptions, Data, DoorbellChoice, DoorbellMode, ErrorKind, OpenOptions};
 
 pub(crate) const CASES: &[Case] = cases![
-    a_queue_pair_tells_which_doorbell_it_got_and_works_with_each: EVERY_MODEL | BLUEFLAME,
+    queue_pair_reports_its_doorbell_and_works_with_each: EVERY_MODEL | BLUEFLAME,
     without_blueflame_plain_doorbells_are_rung: SIMULATOR,
     a_context_may_do_without_blueflame,
     queue_pairs_share_a_register_when_there_are_no_more: BLUEFLAME,
@@ -54,7 +54,7 @@ fn options(choice: DoorbellChoice) -> PairOptions {
     PairOptions::default().doorbell(choice).send_wr(7).inline(284)
 }
 
-fn a_queue_pair_tells_which_doorbell_it_got_and_works_with_each(bed: &Bed) -> Outcome {
+fn queue_pair_reports_its_doorbell_and_works_with_each(bed: &Bed) -> Outcome {
     for (choice, mode) in CHOICES {
         let Pair { mut a, b } = bed.pair::<Rc>(&options(choice))?;
         assert_eq!(a.qp.doorbell_mode(), mode);

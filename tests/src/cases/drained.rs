@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub(crate) const CASES: &[Case] = cases![
     a_queue_that_is_not_drained_says_in_which_state_it_is: SIMULATOR,
-    a_drained_queue_tells_where_it_stands_and_what_is_pending: STEP,
+    drained_queue_reports_its_position_and_the_pending_requests: STEP,
     a_queue_drained_with_nothing_pending_has_nothing_to_cancel: STEP,
     a_proof_is_outdated_once_the_queue_goes_on: STEP,
     a_proof_is_outdated_after_a_reset: STEP,
@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_that_is_still_draining_is_not_drained: STEP,
     going_on_from_another_state_says_in_which_it_is: SIMULATOR,
     going_on_says_what_to_do_in_states_that_the_device_brings_about: SIMULATOR,
-    a_queue_that_drained_by_itself_is_not_told_to_go_to_rts_but_to_resume: STEP,
+    queue_that_drained_by_itself_is_resumed_and_not_set_to_rts: STEP,
     a_place_inside_a_request_is_refused: STEP,
     a_place_beyond_what_was_posted_is_refused: STEP,
     halves_cancel_together: STEP,
@@ -45,7 +45,7 @@ fn a_queue_that_is_not_drained_says_in_which_state_it_is(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_drained_queue_tells_where_it_stands_and_what_is_pending(bed: &Bed) -> Outcome {
+fn drained_queue_reports_its_position_and_the_pending_requests(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     rig.send_all(10..15)?;
     let drained = rig.drain(3)?;
@@ -140,12 +140,12 @@ fn pending_requests_are_flushed_when_a_drained_queue_pair_fails(bed: &Bed) -> Ou
     outdated(rig.pair.a.qp.cancel(&drained, 3));
     bed.settle();
     let found = bed.poll(&mut rig.pair.a.send_cq, 4);
-    let told: Vec<_> = found
+    let reported: Vec<_> = found
         .iter()
         .map(|one| one.as_completion())
         .map(|one| (one.wr_id(), one.is_success(), one.cancelled()))
         .collect();
-    assert_eq!(told, [(0, true, false), (1, false, false), (2, false, true), (3, false, false)]);
+    assert_eq!(reported, [(0, true, false), (1, false, false), (2, false, true), (3, false, false)]);
     assert_eq!(rig.executed(), [0]);
     Ok(())
 }
@@ -265,7 +265,7 @@ fn going_on_says_what_to_do_in_states_that_the_device_brings_about(bed: &Bed) ->
     Ok(())
 }
 
-fn a_queue_that_drained_by_itself_is_not_told_to_go_to_rts_but_to_resume(bed: &Bed) -> Outcome {
+fn queue_that_drained_by_itself_is_resumed_and_not_set_to_rts(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     rig.send_all(0..2)?;
     rig.drain(1)?;

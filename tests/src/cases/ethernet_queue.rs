@@ -18,7 +18,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_whose_buffers_are_kept_drops_packets_and_goes_on_later: RAW_PACKETS,
     frames_outlive_their_queue: RAW_PACKETS,
     frames_are_sent_with_checksums_and_tags: RAW_PACKETS,
-    what_the_send_queue_has_no_room_for_is_not_taken: RAW_PACKETS,
+    full_send_queue_takes_no_more_packets: RAW_PACKETS,
     packets_of_a_burst_beyond_the_room_are_dropped_and_counted: RAW_PACKETS,
     frames_cross_to_a_queue_that_is_beside: RAW_PACKETS,
     a_packet_longer_than_a_buffer_is_counted_and_harms_no_other: RAW_PACKETS,
@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_without_a_buffer_wakes_when_they_come_back: RAW_PACKETS | SIMULATOR,
     a_burst_is_as_long_as_it_may_be: RAW_PACKETS,
     a_panic_in_a_burst_loses_no_buffer: RAW_PACKETS,
-    a_panic_of_who_gives_frames_leaves_none_under_way: RAW_PACKETS,
+    panic_of_the_frame_source_leaves_no_frame_in_flight: RAW_PACKETS,
     a_queue_that_is_dropped_sends_nothing_more_while_a_rule_stays: RAW_PACKETS | SIMULATOR,
 ];
 
@@ -312,7 +312,7 @@ fn frames_are_sent_with_checksums_and_tags(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_the_send_queue_has_no_room_for_is_not_taken(bed: &Bed) -> Outcome {
+fn full_send_queue_takes_no_more_packets(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let _rule = a.qp.attach(a.port, &back())?;
     let made = queue_with(bed, |builder| builder.receives(8).frames(24).sends(8));
@@ -891,7 +891,7 @@ fn a_panic_in_a_burst_loses_no_buffer(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_panic_of_who_gives_frames_leaves_none_under_way(bed: &Bed) -> Outcome {
+fn panic_of_the_frame_source_leaves_no_frame_in_flight(bed: &Bed) -> Outcome {
     for several in [true, false] {
         let context = bed.context();
         let builder = context.create_ethernet_queue(bed.port()).multi_packet(several);

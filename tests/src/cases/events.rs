@@ -15,14 +15,14 @@ pub(crate) const CASES: &[Case] = cases![
     every_context_hears_of_a_port_that_goes_down_and_comes_up: SIMULATOR,
     the_first_message_before_rts_establishes_communication,
     a_drained_send_queue_says_so: SIMULATOR,
-    a_peer_that_reaches_for_foreign_memory_is_told_at_the_target,
+    access_to_foreign_memory_is_reported_at_the_target,
     a_completion_queue_that_overran_says_so_and_its_queue_pair_too,
-    what_was_written_before_an_overrun_can_be_polled,
+    completions_before_an_overrun_can_be_polled,
     events_that_come_twice_are_handed_on_twice: SIMULATOR,
     events_are_handed_on_in_the_order_in_which_they_come: SIMULATOR,
     an_event_of_the_future_is_handed_on_as_it_is: SIMULATOR,
     half_an_event_is_an_error: SIMULATOR,
-    events_of_an_object_that_is_gone_are_not_told: SIMULATOR,
+    events_of_a_destroyed_object_are_not_delivered: SIMULATOR,
     each_event_goes_to_one_of_the_takers: SIMULATOR,
     the_descriptor_is_readable_while_an_event_waits: SIMULATOR,
     a_waiter_wakes_when_the_event_comes: SIMULATOR,
@@ -105,7 +105,7 @@ fn a_drained_send_queue_says_so(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_peer_that_reaches_for_foreign_memory_is_told_at_the_target(bed: &Bed) -> Outcome {
+fn access_to_foreign_memory_is_reported_at_the_target(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
     let events = pair.b.context.async_events();
     let mut to = pair.b.mr.remote(..)?;
@@ -134,14 +134,14 @@ fn a_completion_queue_that_overran_says_so_and_its_queue_pair_too(bed: &Bed) -> 
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(4))?;
     let events = pair.a.context.async_events();
     overrun(bed, &mut pair)?;
-    let told = [next(&events), next(&events)];
-    assert!(told.contains(&AsyncEvent::CqError(pair.a.send_cq.id())), "{told:?}");
-    assert!(told.contains(&AsyncEvent::QpFatal(pair.a.qp.id())), "{told:?}");
+    let reported = [next(&events), next(&events)];
+    assert!(reported.contains(&AsyncEvent::CqError(pair.a.send_cq.id())), "{reported:?}");
+    assert!(reported.contains(&AsyncEvent::QpFatal(pair.a.qp.id())), "{reported:?}");
     assert_eq!(pair.a.qp.query()?.qp_state, QueueState::Error);
     Ok(())
 }
 
-fn what_was_written_before_an_overrun_can_be_polled(bed: &Bed) -> Outcome {
+fn completions_before_an_overrun_can_be_polled(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&PairOptions::default().cq_entries(4))?;
     let fits = overrun(bed, &mut pair)?;
     let found = bed.poll_good(&mut pair.a.send_cq, fits as usize);
@@ -178,7 +178,7 @@ fn events_are_handed_on_in_the_order_in_which_they_come(bed: &Bed) -> Outcome {
     set_port(bed, true);
     assert_eq!(next(&events), AsyncEvent::PortActive(1));
     assert_eq!(next(&events), AsyncEvent::PortError(1));
-    assert!(context.query_port(1)?.is_active(), "an event is a hint: the port tells its state");
+    assert!(context.query_port(1)?.is_active(), "an event is a hint: the port reports its state");
     Ok(())
 }
 
@@ -210,7 +210,7 @@ fn half_an_event_is_an_error(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn events_of_an_object_that_is_gone_are_not_told(bed: &Bed) -> Outcome {
+fn events_of_a_destroyed_object_are_not_delivered(bed: &Bed) -> Outcome {
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let events = a.context.async_events();
     bed.simulator().drain_qp(0, a.qp.qp_num(), DrainAt::Now).map_err(|e| format!("{e:?}"))?;

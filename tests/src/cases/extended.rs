@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) const CASES: &[Case] = cases![
     an_extended_connection_reaches_the_queue_it_names: SIMULATOR,
     an_extended_connection_carries_every_operation: SIMULATOR,
-    a_domain_is_shared_by_whoever_has_the_file_open: SIMULATOR,
+    domain_is_shared_by_every_process_with_the_file_open: SIMULATOR,
     a_target_that_two_have_is_one_queue_pair_until_both_have_destroyed_it: SIMULATOR,
     receives_of_a_queue_that_is_gone_are_passed_over: SIMULATOR,
     a_domain_stays_as_long_as_something_is_in_it: SIMULATOR,
@@ -147,11 +147,11 @@ fn an_extended_connection_carries_every_operation(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_domain_is_shared_by_whoever_has_the_file_open(bed: &Bed) -> Outcome {
+fn domain_is_shared_by_every_process_with_the_file_open(bed: &Bed) -> Outcome {
     let (one, other) = (bed.context(), bed.context());
     let file = std::fs::File::open(std::env::current_exe()?)?;
     let missing = one.open_xrcd_shared(file.as_fd(), XrcOpen::Existing);
-    assert!(missing.is_err(), "nobody has made it");
+    assert!(missing.is_err(), "the domain does not exist");
     let mine = one.open_xrcd_shared(file.as_fd(), XrcOpen::CreateNew)?;
     let theirs = other.open_xrcd_shared(file.as_fd(), XrcOpen::Existing)?;
     assert!(other.open_xrcd_shared(file.as_fd(), XrcOpen::CreateNew).is_err(), "it is there");
@@ -223,7 +223,7 @@ fn receives_of_a_queue_that_is_gone_are_passed_over(bed: &Bed) -> Outcome {
     let mut next = rig.pd.create_srq(16).xrc(&rig.domain, &cq).build()?;
     next.post_recv(&[ReceiveWr { wr_id: 2, sges: &[rig.mr.sge(0..64)?] }])?;
     let mut batch = rig.a.qp.wr_start();
-    batch.wr(2, SendFlags::SIGNALED).send().xrc_srqn(next.srqn()).inline_data(b"anew");
+    batch.wr(2, SendFlags::SIGNALED).send().xrc_srqn(next.srqn()).inline_data(b"next");
     batch.complete()?;
     bed.poll_good(&mut rig.a.send_cq, 1);
     assert_eq!(wr_ids(&bed.poll_good(&mut cq, 1)), [2]);

@@ -20,9 +20,9 @@ pub(crate) const CASES: &[Case] = cases![
     any_answer_may_not_be_handed_out: SIMULATOR | ROCE,
     any_call_may_be_done_after_the_firmware_was_given_up: SIMULATOR | ROCE,
     any_call_may_be_done_and_called_failed: SIMULATOR | ROCE,
-    a_device_pulled_out_under_load_is_told_to_everyone: SIMULATOR,
+    removal_under_load_is_reported_to_every_thread: SIMULATOR,
     a_poller_finds_out_by_itself_that_the_device_is_gone: SIMULATOR,
-    a_fatal_error_under_load_is_told_to_everyone: SIMULATOR,
+    fatal_error_under_load_is_reported_to_every_thread: SIMULATOR,
     a_device_that_was_pulled_out_is_not_listed_any_more: SIMULATOR,
 ];
 
@@ -73,7 +73,7 @@ fn sweep_with(
             failed += u64::from(outcome.is_err());
         }
         if errno != Errno::EINTR {
-            assert!(failed >= *noticed, "session {number} told of {failed} failed calls only");
+            assert!(failed >= *noticed, "session {number} had only {failed} failed calls");
         }
     }
     Ok(())
@@ -136,7 +136,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     announced.arm(false)?;
     let to = b.mr.remote(..)?;
     let (progress, start) = (AtomicU64::new(0), Instant::now());
-    let in_time = |who: &str| assert!(start.elapsed() < DEADLINE, "{who} was not told");
+    let in_time = |waiter: &str| assert!(start.elapsed() < DEADLINE, "{waiter} was not notified");
     let (mut send, receive, control) = a.qp.split();
     let (mut send_cq, mut recv_cq) = (a.send_cq, a.recv_cq.ok_or("two queues")?);
     std::thread::scope(|scope| -> Outcome {
@@ -172,8 +172,8 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
         let events = waiters.asynchronous.then(|| {
             scope.spawn(|| {
                 let events = context.async_events();
-                let told = events.wait(Some(DEADLINE));
-                (told, events.wait(Some(DEADLINE)))
+                let reported = events.wait(Some(DEADLINE));
+                (reported, events.wait(Some(DEADLINE)))
             })
         });
         while progress.load(Ordering::Relaxed) < 1000 {
@@ -185,13 +185,13 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
         assert_eq!(poller.join().expect("no panic"), PollError::DeviceGone);
         assert_eq!(idle.join().expect("no panic"), PollError::DeviceGone);
         if let Some(events) = events {
-            let (told, then) = events.join().expect("no panic");
-            assert_eq!(told?, Some(AsyncEvent::DeviceFatal));
+            let (reported, then) = events.join().expect("no panic");
+            assert_eq!(reported?, Some(AsyncEvent::DeviceFatal));
             assert_eq!(then.expect_err("no more").kind(), ErrorKind::DeviceGone);
         }
         if let Some(waiter) = waiter {
-            let told = waiter.join().expect("no panic");
-            assert_eq!(told.expect_err("no event").kind(), ErrorKind::DeviceGone);
+            let reported = waiter.join().expect("no panic");
+            assert_eq!(reported.expect_err("no event").kind(), ErrorKind::DeviceGone);
         }
         Ok(())
     })?;
@@ -200,7 +200,7 @@ fn under_load(bed: &Bed, end: impl FnOnce(), waiters: Waiters) -> Outcome {
     Ok(())
 }
 
-fn a_device_pulled_out_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+fn removal_under_load_is_reported_to_every_thread(bed: &Bed) -> Outcome {
     let waiters = Waiters { asynchronous: true, channel: true };
     under_load(bed, || bed.simulator().remove_device(0), waiters)
 }
@@ -209,7 +209,7 @@ fn a_poller_finds_out_by_itself_that_the_device_is_gone(bed: &Bed) -> Outcome {
     under_load(bed, || bed.simulator().remove_device(0), Waiters::default())
 }
 
-fn a_fatal_error_under_load_is_told_to_everyone(bed: &Bed) -> Outcome {
+fn fatal_error_under_load_is_reported_to_every_thread(bed: &Bed) -> Outcome {
     let waiters = Waiters { asynchronous: true, channel: false };
     under_load(bed, || bed.simulator().inject(0, Fault::Fatal), waiters)
 }

@@ -8,7 +8,7 @@ pub(crate) const CASES: &[Case] = cases![
     every_pending_send_is_flushed_once_in_order_unsignaled_ones_too: EVERY_MODEL,
     every_pending_receive_is_flushed_once_in_order: EVERY_MODEL,
     sends_of_all_sizes_are_flushed_across_the_end_of_the_ring,
-    what_is_posted_in_error_is_flushed_too,
+    requests_posted_in_error_are_flushed_too,
     a_flush_leaves_what_was_done_as_it_was,
     both_sides_of_a_queue_pair_flush_to_one_queue,
     unreliable_queue_pairs_flush_as_well,
@@ -93,7 +93,7 @@ fn sends_of_all_sizes_are_flushed_across_the_end_of_the_ring(bed: &Bed) -> Outco
     Ok(())
 }
 
-fn what_is_posted_in_error_is_flushed_too(bed: &Bed) -> Outcome {
+fn requests_posted_in_error_are_flushed_too(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     to_error(&mut a.qp)?;
     for n in 0..200 {

@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_unsignaled_run_may_end_in_its_own_batch,
     a_signaled_request_anywhere_lets_unsignaled_ones_fill_the_queue,
     a_queue_that_signals_all_knows_no_unsignaled_runs,
-    a_completion_queue_that_overruns_tells_by_an_event,
+    overrun_completion_queue_reports_an_event,
 ];
 
 /// A write of a few bytes, which takes one block.
@@ -277,7 +277,7 @@ fn a_queue_that_signals_all_knows_no_unsignaled_runs(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_completion_queue_that_overruns_tells_by_an_event(bed: &Bed) -> Outcome {
+fn overrun_completion_queue_reports_an_event(bed: &Bed) -> Outcome {
     let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default().cq_entries(7))?;
     let room = u64::from(a.send_cq.capacity()) + 1;
     let events = a.context.async_events();

@@ -14,7 +14,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_key_is_printed_with_its_number_and_length: DEVX,
     a_shared_queue_takes_a_limit_of_all_that_it_holds,
     tm_queues_have_numbers_of_their_own: TAG_MATCHING,
-    what_is_not_pending_is_the_source_of_the_error: STEP,
+    unknown_request_is_the_source_of_the_cancel_error: STEP,
 ];
 
 fn a_queue_pair_of_any_transport_posts_as_its_own_does(bed: &Bed) -> Outcome {
@@ -113,7 +113,7 @@ fn tm_queues_have_numbers_of_their_own(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_is_not_pending_is_the_source_of_the_error(bed: &Bed) -> Outcome {
+fn unknown_request_is_the_source_of_the_cancel_error(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     rig.send_all(0..2)?;
     let drained = rig.drain(0)?;

@@ -203,9 +203,9 @@ fn a_receive_that_completes_twice_is_corruption(bed: &Bed) -> Outcome {
         let mut pair = bed.pair::<Rc>(&PairOptions::default())?;
         receive_as(bed, &mut pair, order)?;
         bed.settle();
-        let mut told = Vec::new();
-        assert_eq!(pair.b.recv_cq().poll(16, |one| told.push(one.wr_id())), Ok(good));
-        assert!(told.iter().zip(order).all(|(wr_id, counter)| *wr_id == u64::from(*counter)));
+        let mut reported = Vec::new();
+        assert_eq!(pair.b.recv_cq().poll(16, |one| reported.push(one.wr_id())), Ok(good));
+        assert!(reported.iter().zip(order).all(|(wr_id, counter)| *wr_id == u64::from(*counter)));
         strays(bed, pair.b.recv_cq(), order[good]);
     }
     Ok(())
@@ -229,8 +229,8 @@ fn a_receive_of_a_former_life_is_corruption(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&options)?;
     receive_as(bed, &mut pair, &[2, 1])?;
     pair.b.recv(5, 0..64);
-    let told = wr_ids(&bed.poll_good(pair.b.recv_cq(), 2));
-    assert_eq!(told, [5, 1], "the third was posted before it was polled");
+    let reported = wr_ids(&bed.poll_good(pair.b.recv_cq(), 2));
+    assert_eq!(reported, [5, 1], "the third was posted before it was polled");
     for end in [&mut pair.a, &mut pair.b] {
         end.qp.modify(&QpAttributes::new().qp_state(QueueState::Reset))?;
     }

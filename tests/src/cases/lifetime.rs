@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_pair_that_cannot_be_destroyed_comes_back_as_it_was: SIMULATOR,
     a_completion_queue_that_cannot_be_destroyed_comes_back_as_it_was: SIMULATOR,
     a_shared_queue_that_cannot_be_destroyed_comes_back_as_it_was: SIMULATOR,
-    what_cannot_be_destroyed_keeps_its_memory_and_is_counted: SIMULATOR,
+    object_that_cannot_be_destroyed_keeps_its_memory_and_is_counted: SIMULATOR,
     a_failed_creation_leaves_nothing: SIMULATOR,
     a_thousand_queue_pairs_come_and_go,
 ];
@@ -50,10 +50,10 @@ fn one_of_everything(bed: &Bed, busy: bool) -> Result<Vec<Box<dyn Any>>, Failed>
         for wr_id in 0..8 {
             batch.wr(wr_id, SendFlags::SIGNALED).rdma_write(to).sge(mr.sge(0..512)?);
         }
-        batch.wr(8, SendFlags::SIGNALED).send().inline_data(b"nobody is there");
+        batch.wr(8, SendFlags::SIGNALED).send().inline_data(b"no receiver now");
         batch.complete()?;
         let mut batch = other.wr_start();
-        batch.wr(9, SendFlags::SIGNALED).send().inline_data(b"somebody is");
+        batch.wr(9, SendFlags::SIGNALED).send().inline_data(b"receiver is");
         batch.complete()?;
     }
     let End {
@@ -231,7 +231,7 @@ fn a_shared_queue_that_cannot_be_destroyed_comes_back_as_it_was(bed: &Bed) -> Ou
     Ok(())
 }
 
-fn what_cannot_be_destroyed_keeps_its_memory_and_is_counted(bed: &Bed) -> Outcome {
+fn object_that_cannot_be_destroyed_keeps_its_memory_and_is_counted(bed: &Bed) -> Outcome {
     // A refusal also keeps the objects that the refused one uses, because the kernel would not
     // destroy these either.
     let context = bed.context();

@@ -17,14 +17,14 @@ pub(crate) const CASES: &[Case] = cases![
     a_region_that_no_peer_may_reach_has_no_remote_address,
     bytes_are_copied_in_and_out_at_any_offset,
     copies_beyond_the_region_are_refused,
-    a_slice_is_lent_only_of_what_the_device_may_not_write,
+    slice_is_borrowed_only_from_memory_that_the_device_may_not_write,
     foreign_memory_is_registered_where_it_lies,
     a_region_can_have_other_addresses_for_the_device_than_for_the_process,
     a_deregistered_key_opens_nothing,
     a_domain_in_use_is_given_back,
     a_region_keeps_its_domain,
     every_region_has_keys_of_its_own,
-    memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise: SIMULATOR,
+    error_of_memory_over_the_pin_limit_names_the_limit: SIMULATOR,
     a_region_that_cannot_be_deregistered_comes_back_and_goes_later: SIMULATOR,
     memory_whose_region_cannot_be_deregistered_goes_when_the_context_closes: SIMULATOR,
     a_domain_that_cannot_be_destroyed_comes_back: SIMULATOR,
@@ -157,7 +157,7 @@ fn copies_beyond_the_region_are_refused(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_slice_is_lent_only_of_what_the_device_may_not_write(bed: &Bed) -> Outcome {
+fn slice_is_borrowed_only_from_memory_that_the_device_may_not_write(bed: &Bed) -> Outcome {
     let pd = bed.context().alloc_pd()?;
     for access in [Access::empty(), Access::REMOTE_READ, Access::RELAXED_ORDERING] {
         let mut mr = pd.memory(64).access(access).register()?;
@@ -290,7 +290,7 @@ fn refusing(
     Ok((devices_on(kernel)?[0].open()?, on, overrides))
 }
 
-fn memory_that_may_not_be_pinned_is_told_with_the_limit_to_raise(bed: &Bed) -> Outcome {
+fn error_of_memory_over_the_pin_limit_names_the_limit(bed: &Bed) -> Outcome {
     // Many methods use INVOKE_WRITE, not only registration, so the refusals start after the context
     // and the domain are open.
     let calls = Arc::new(AtomicU32::new(u32::MAX));

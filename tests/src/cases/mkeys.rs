@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_peer_invalidates_a_key_by_sending: DEVX,
     the_lowest_byte_of_a_key_can_be_changed: DEVX | UPDATE_TAG,
     a_signaled_configuration_has_one_completion: DEVX,
-    what_a_key_cannot_take_is_refused_and_named: DEVX,
+    impossible_layout_of_a_key_is_refused_and_named: DEVX,
     a_refused_or_aborted_batch_leaves_the_key_as_it_was: DEVX | UPDATE_TAG,
     keys_of_many_entries_go_around_the_end_of_the_ring: DEVX,
     a_key_of_a_reset_queue_is_not_taken_for_what_it_may_not_be: DEVX,
@@ -330,7 +330,7 @@ fn a_signaled_configuration_has_one_completion(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_key_cannot_take_is_refused_and_named(bed: &Bed) -> Outcome {
+fn impossible_layout_of_a_key_is_refused_and_named(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let piece = rig.piece(0, 64)?;
     let many = [piece; 9];

@@ -58,7 +58,7 @@ subjects! {
     atomics
     windows
     extended
-    registered_anew
+    reregistered
     tag_extended
     tag_list
     tag_messages

@@ -93,8 +93,8 @@ fn receives_that_were_written_over_give_no_room_back(bed: &Bed) -> Outcome {
     let mut pair = bed.pair::<Rc>(&options())?;
     let all = pair.b.qp.free_receives();
     send(bed, &mut pair, 0..3 * PLACES)?;
-    let told = wr_ids_of(bed, pair.b.recv_cq());
-    assert_eq!(told, Vec::from_iter(2 * PLACES..3 * PLACES), "of the last lap");
+    let reported = wr_ids_of(bed, pair.b.recv_cq());
+    assert_eq!(reported, Vec::from_iter(2 * PLACES..3 * PLACES), "of the last lap");
     bed.nothing(pair.b.recv_cq());
     assert_eq!(pair.b.qp.free_receives(), all - 3 * PLACES as u32, "the oldest is not back");
     Ok(())
@@ -105,11 +105,11 @@ fn a_run_that_was_written_over_ends_in_corruption_or_in_completions(bed: &Bed) -
         let mut pair = bed.pair::<Rc>(&options().compression(Some(CqeCompression::Hash)))?;
         send(bed, &mut pair, 0..count)?;
         for cq in [&mut pair.a.send_cq, pair.b.recv_cq.as_mut().expect("its own")] {
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             // Every poll ends, and no request completes twice.
-            while let Ok(1..) = cq.poll(16, |wc| told.push(wc.wr_id())) {}
-            assert!(told.is_sorted_by(|one, next| one < next), "{told:?} of {count}");
-            assert!(count > PLACES || told.len() as u64 == count, "{told:?} of {count}");
+            while let Ok(1..) = cq.poll(16, |wc| reported.push(wc.wr_id())) {}
+            assert!(reported.is_sorted_by(|one, next| one < next), "{reported:?} of {count}");
+            assert!(count > PLACES || reported.len() as u64 == count, "{reported:?} of {count}");
         }
     }
     Ok(())

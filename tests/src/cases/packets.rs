@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = cases![
     several_packets_of_one_request_are_sent_in_order: RAW_PACKETS,
     several_packets_in_one_request_are_sent_in_order: RAW_PACKETS,
     a_request_of_several_packets_has_only_good_ones: RAW_PACKETS,
-    what_was_not_received_is_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
+    unreceived_requests_are_flushed_and_the_queue_pair_starts_again: RAW_PACKETS,
     a_queue_pair_sends_no_faster_than_its_rate: RAW_PACKETS | STEP,
     nothing_is_left_of_a_station_however_it_is_dropped: RAW_PACKETS | SIMULATOR,
 ];
@@ -435,7 +435,7 @@ fn a_request_of_several_packets_has_only_good_ones(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_was_not_received_is_flushed_and_the_queue_pair_starts_again(bed: &Bed) -> Outcome {
+fn unreceived_requests_are_flushed_and_the_queue_pair_starts_again(bed: &Bed) -> Outcome {
     let Stations { mut a, mut b, rule: _rule } = bed.stations()?;
     b.recv(5);
     a.send(bed, &plain(60));
@@ -472,32 +472,32 @@ fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
         }
         now() - began
     };
-    let told = |a: &Station| {
+    let reported = |a: &Station| {
         let fabric = bed.simulator().fabric().lock();
         let limit = fabric.device(0).rate_limit(a.qp.qp_num());
         limit.map(|limit| (limit.rate, limit.burst, limit.typical_packet))
     };
     let limit = |rate| RateLimit { rate, ..RateLimit::default() };
     assert!(time(&mut a) < EACH);
-    assert_eq!(told(&a), None);
+    assert_eq!(reported(&a), None);
     // The first frame does not wait.
     a.qp.set_rate_limit(limit(SLOW))?;
     let slow = time(&mut a);
     assert!(slow >= EACH * (FRAMES - 1) && slow < EACH * (FRAMES + 1), "{slow:?}");
-    assert_eq!(told(&a), Some((SLOW, 0, 0)));
+    assert_eq!(reported(&a), Some((SLOW, 0, 0)));
     a.qp.set_rate_limit(limit(10 * SLOW))?;
     let fast = time(&mut a);
     assert!(fast >= EACH * (FRAMES - 1) / 10 && fast < EACH, "{fast:?}");
     a.qp.set_rate_limit(RateLimit { max_burst: 4 * BYTES as u32, typical_packet: 64, ..limit(SLOW) })?;
     assert!(time(&mut a) < EACH, "a burst at line rate");
-    assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
+    assert_eq!(reported(&a), Some((SLOW, 4 * BYTES as u32, 64)));
     // A limit beyond the device's changes nothing, whether the driver or the kernel refuses it.
     let refused = a.qp.set_rate_limit(limit(most + 1)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
     let ready = || QpAttributes::new().qp_state(QueueState::ReadyToSend);
     let refused = a.qp.modify(&ready().rate_limit(most + 1)).unwrap_err();
     assert_eq!(refused.errno(), Some(Errno::EINVAL), "{refused}");
-    assert_eq!(told(&a), Some((SLOW, 4 * BYTES as u32, 64)));
+    assert_eq!(reported(&a), Some((SLOW, 4 * BYTES as u32, 64)));
     // Queues with the same limit share one entry of the device, which stays until the last of them
     // gives it up.
     let mut b = bed.station()?;
@@ -505,15 +505,15 @@ fn a_queue_pair_sends_no_faster_than_its_rate(bed: &Bed) -> Outcome {
         station.qp.set_rate_limit(limit(3 * SLOW))?;
     }
     drop(b);
-    assert_eq!(told(&a), Some((3 * SLOW, 0, 0)));
+    assert_eq!(reported(&a), Some((3 * SLOW, 0, 0)));
     a.qp.set_rate_limit(limit(0))?;
-    assert_eq!(told(&a), None);
+    assert_eq!(reported(&a), None);
     assert!(time(&mut a) < EACH);
     // A queue pair that starts again has no limit.
     a.qp.set_rate_limit(limit(SLOW))?;
     a.qp.reset()?;
     a.qp.activate(a.port)?;
-    assert_eq!(told(&a), None);
+    assert_eq!(reported(&a), None);
     assert!(time(&mut a) < EACH);
     Ok(())
 }

@@ -11,7 +11,7 @@ pub(crate) const CASES: &[Case] = cases![
     two_ports_of_a_device_reach_each_other: TWO_PORTS,
     every_path_mtu_carries_messages_of_many_packets,
     a_fenced_request_waits_for_the_reads_before_it,
-    requests_are_executed_and_told_in_the_order_of_posting,
+    requests_are_executed_and_reported_in_the_order_of_posting,
     both_sides_send_at_the_same_time,
     the_device_touches_only_memory_that_it_was_given: STEP,
     a_stepped_device_executes_one_request_at_a_time: STEP,
@@ -109,7 +109,7 @@ fn a_fenced_request_waits_for_the_reads_before_it(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn requests_are_executed_and_told_in_the_order_of_posting(bed: &Bed) -> Outcome {
+fn requests_are_executed_and_reported_in_the_order_of_posting(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = bed.pair::<Rc>(&PairOptions::default().recv_wr(16))?;
     for round in 0..20_u64 {
         // All writes go to the same address: the last one wins, and the send after them shows that

@@ -9,12 +9,12 @@ use mlx5::{AsyncEvent, MkeyRefusal};
 
 pub(crate) const CASES: &[Case] = cases![
     a_kept_signature_finds_errors_again_after_one: DEVX | PIPELINING,
-    what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one: DEVX | PIPELINING,
-    a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled: DEVX | PIPELINING,
+    configuration_after_a_cancelled_one_rearms_the_key: DEVX | PIPELINING,
+    signature_stays_known_when_the_request_that_set_it_is_cancelled: DEVX | PIPELINING,
     an_aborted_configuration_takes_nothing_from_the_next_one: DEVX | PIPELINING,
     a_key_that_could_turn_out_too_long_is_not_signed: DEVX | PIPELINING,
     a_layout_too_long_for_the_signature_that_is_kept_is_refused: DEVX | PIPELINING,
-    of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known: DEVX | PIPELINING,
+    transfers_after_an_unreported_error_are_unchecked: DEVX | PIPELINING,
     a_key_that_was_configured_long_ago_may_be_the_one_with_the_error: DEVX | PIPELINING,
     without_pipelining_too_nothing_unknown_looks_good: DEVX | SIGNATURES,
     a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt: DEVX | PIPELINING,
@@ -102,7 +102,7 @@ fn drained(target: &mut Target<'_>, awaited: usize) -> Result<Vec<(u64, bool)>, 
 }
 
 /// All errors of the key, until it has no more.
-fn told(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
+fn reported_errors(key: &Mkey) -> Result<Vec<SignatureErrorKind>, Failed> {
     let mut found = Vec::new();
     while let Some(error) = key.check()? {
         found.push(error.kind);
@@ -133,7 +133,7 @@ fn with_an_error(bed: &Bed) -> Result<Target<'_>, Failed> {
         [(0, Does::Configure(0, Says::Both, 0)), (0, Does::Write(0)), (1, Does::Respond)];
     post(&mut target, &requests)?;
     assert_eq!(drained(&mut target, 0)?, []);
-    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    assert_eq!(reported_errors(&target.keys[0])?, [GUARD]);
     Ok(target)
 }
 
@@ -146,7 +146,7 @@ fn a_kept_signature_finds_errors_again_after_one(bed: &Bed) -> Outcome {
             [(0, Does::Configure(0, says, 0)), (0, Does::Write(0)), (2, Does::Respond)];
         post(&mut target, &requests)?;
         assert_eq!(drained(&mut target, 0)?, [], "{says:?}");
-        assert_eq!(told(&target.keys[0])?, [GUARD], "{says:?}");
+        assert_eq!(reported_errors(&target.keys[0])?, [GUARD], "{says:?}");
         cancel(&mut target, &[2])?;
         assert_eq!(target.completions(1)?, [(2, true)]);
         assert!(target.inbox(0)?.is_empty());
@@ -154,7 +154,7 @@ fn a_kept_signature_finds_errors_again_after_one(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -> Outcome {
+fn configuration_after_a_cancelled_one_rearms_the_key(bed: &Bed) -> Outcome {
     for first in [Says::Layout, Says::Signature, Says::Both] {
         for second in [Says::Layout, Says::Access, Says::Signature, Says::Both] {
             let mut target = with_an_error(bed)?;
@@ -168,7 +168,7 @@ fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -
             post(&mut target, &requests)?;
             cancel(&mut target, &[1, 10])?;
             assert_eq!(drained(&mut target, 1)?, [(1, true)], "{first:?}, {second:?}");
-            assert_eq!(told(&target.keys[0])?, [GUARD], "{first:?}, {second:?}");
+            assert_eq!(reported_errors(&target.keys[0])?, [GUARD], "{first:?}, {second:?}");
             cancel(&mut target, &[13])?;
             assert_eq!(target.completions(1)?, [(13, true)]);
             assert!(target.inbox(0)?.is_empty());
@@ -177,7 +177,7 @@ fn what_a_cancelled_configuration_was_to_do_is_done_by_the_next_one(bed: &Bed) -
     Ok(())
 }
 
-fn a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled(bed: &Bed) -> Outcome {
+fn signature_stays_known_when_the_request_that_set_it_is_cancelled(bed: &Bed) -> Outcome {
     for first in [Says::Both, Says::Signature] {
         let mut target = with_an_error(bed)?;
         // A key that was never signed. The request that would be the first to sign it is cancelled.
@@ -192,7 +192,7 @@ fn a_signature_stays_with_who_was_told_of_it_when_its_request_is_cancelled(bed: 
         cancel(&mut target, &[1, 10])?;
         assert_eq!(target.keys[1].signature(), Some(protection()));
         assert_eq!(drained(&mut target, 1)?, [(1, true)]);
-        assert_eq!(told(&target.keys[1])?, [GUARD], "{first:?}");
+        assert_eq!(reported_errors(&target.keys[1])?, [GUARD], "{first:?}");
         cancel(&mut target, &[13])?;
         assert_eq!(target.completions(1)?, [(13, true)]);
         assert!(target.inbox(0)?.is_empty());
@@ -216,7 +216,7 @@ fn an_aborted_configuration_takes_nothing_from_the_next_one(bed: &Bed) -> Outcom
     post(&mut target, &requests)?;
     cancel(&mut target, &[1])?;
     assert_eq!(drained(&mut target, 1)?, [(1, true)]);
-    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    assert_eq!(reported_errors(&target.keys[0])?, [GUARD]);
     cancel(&mut target, &[13])?;
     target.completions(1)?;
     assert!(target.inbox(0)?.is_empty());
@@ -308,7 +308,7 @@ fn bad_transfers(count: usize, responses_last: bool) -> Vec<(u64, Does)> {
     requests
 }
 
-fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
+fn transfers_after_an_unreported_error_are_unchecked(
     bed: &Bed,
 ) -> Outcome {
     for (count, responses_last) in [(2, false), (2, true), (3, false), (3, true)] {
@@ -319,7 +319,7 @@ fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
         assert_eq!(target.keys[0].errors(), count as u64);
         let expected: Vec<_> =
             [GUARD].into_iter().chain(std::iter::repeat_n(UNCHECKED, count - 1)).collect();
-        assert_eq!(told(&target.keys[0])?, expected);
+        assert_eq!(reported_errors(&target.keys[0])?, expected);
         let responses: Vec<u64> = (0..count as u64).map(|i| 100 + i).collect();
         cancel(&mut target, &responses)?;
         let all: Vec<_> = responses.iter().map(|wr_id| (*wr_id, true)).collect();
@@ -328,7 +328,7 @@ fn of_transfers_behind_an_error_nobody_knew_of_it_is_said_that_nothing_is_known(
         // A request that re-arms the key lets it find the next error.
         post(&mut target, &bad_transfers(1, true))?;
         assert_eq!(drained(&mut target, 0)?, []);
-        assert_eq!(told(&target.keys[0])?, [GUARD]);
+        assert_eq!(reported_errors(&target.keys[0])?, [GUARD]);
         cancel(&mut target, &[100])?;
         target.completions(1)?;
         assert!(target.inbox(0)?.is_empty());
@@ -354,7 +354,7 @@ fn a_key_that_was_configured_long_ago_may_be_the_one_with_the_error(bed: &Bed) -
     ];
     post(&mut target, &requests)?;
     assert_eq!(drained(&mut target, 0)?, []);
-    assert_eq!(told(&target.keys[0])?, [GUARD, UNCHECKED]);
+    assert_eq!(reported_errors(&target.keys[0])?, [GUARD, UNCHECKED]);
     cancel(&mut target, &[100, 101])?;
     target.completions(2)?;
     assert!(target.inbox(0)?.is_empty());
@@ -366,7 +366,7 @@ fn without_pipelining_too_nothing_unknown_looks_good(bed: &Bed) -> Outcome {
     fill(&target, &[true, true])?;
     post(&mut target, &bad_transfers(2, false))?;
     assert_eq!(target.completions(2)?, [(100, false), (101, false)]);
-    assert_eq!(told(&target.keys[0])?, [GUARD, UNCHECKED]);
+    assert_eq!(reported_errors(&target.keys[0])?, [GUARD, UNCHECKED]);
     Ok(())
 }
 
@@ -384,7 +384,7 @@ fn a_transfer_that_is_cancelled_with_its_configuration_is_in_no_doubt(bed: &Bed)
     post(&mut target, &requests)?;
     assert_eq!(drained(&mut target, 0)?, []);
     cancel(&mut target, &[100, 200, 201, 202])?;
-    assert_eq!(told(&target.keys[0])?, [GUARD]);
+    assert_eq!(reported_errors(&target.keys[0])?, [GUARD]);
     target.completions(2)?;
     assert!(target.inbox(0)?.is_empty());
     Ok(())

@@ -126,8 +126,8 @@ impl<'a> Target<'a> {
     /// cancelled.
     pub(super) fn completions(&mut self, awaited: usize) -> Result<Vec<(u64, bool)>, Failed> {
         let found = all(self.bed, &mut self.pair.a.send_cq, awaited)?;
-        let told = found.iter().map(OwnedCompletion::as_completion);
-        Ok(told.map(|one| (one.wr_id(), one.cancelled())).collect())
+        let reported = found.iter().map(OwnedCompletion::as_completion);
+        Ok(reported.map(|one| (one.wr_id(), one.cancelled())).collect())
     }
 
     /// Waits for the queue to drain, and takes the man page's four steps: polls, checks the keys,
@@ -177,11 +177,11 @@ impl<'a> Target<'a> {
         let good = all.clone().filter(|wr_id| !failed.contains(&(wr_id - RESPONSE)));
         let sent: Vec<u64> = good.chain(failed.iter().map(|i| FAILURE + i)).collect();
         assert_eq!(self.inbox(sent.len())?, sent);
-        let told: Vec<(u64, bool)> = all
+        let reported: Vec<(u64, bool)> = all
             .map(|wr_id| (wr_id, failed.contains(&(wr_id - RESPONSE))))
             .chain(failed.iter().map(|i| (FAILURE + i, false)))
             .collect();
-        assert_eq!(self.completions(told.len())?, told);
+        assert_eq!(self.completions(reported.len())?, reported);
         assert_eq!(self.pair.a.context.async_events().next()?, None);
         Ok(())
     }

@@ -293,9 +293,9 @@ impl<'a> Program<'a> {
 
     /// Checks that the fates agree with the completions and with the messages at the other side.
     fn check(&mut self) -> Outcome {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while self.pair.a.send_cq.poll(64, |one| {
-            told.push((one.wr_id(), one.is_success(), one.cancelled()));
+            reported.push((one.wr_id(), one.is_success(), one.cancelled()));
         })? != 0
         {}
         let expected: Vec<_> = self
@@ -308,7 +308,7 @@ impl<'a> Program<'a> {
                 _ => None,
             })
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         let mut slots = Vec::new();
         self.pair.b.recv_cq().poll(SLOTS as usize, |one| {
             if one.is_success() {
@@ -374,13 +374,13 @@ fn every_request_meets_one_fate_and_meets_it_once(bed: &Bed) -> Outcome {
         for round in 0..ROUNDS {
             // The seed and the round, so that a failed round can be repeated.
             let place = format!("MLX5_SEED={seed}, round {round}");
-            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let reported = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 program.post()?;
                 let failed = program.run()?;
                 program.check()?;
                 if failed { program.reconnect() } else { Ok(()) }
             }));
-            match told {
+            match reported {
                 Ok(Ok(())) => {}
                 Ok(Err(failed)) => return Err(format!("{place}: {failed:?}").into()),
                 Err(panic) => {

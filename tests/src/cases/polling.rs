@@ -10,8 +10,8 @@ pub(crate) const CASES: &[Case] = cases![
     completions_are_iterated_over: EVERY_MODEL,
     a_cursor_is_kept_between_calls: EVERY_MODEL,
     a_cursor_goes_through_compressed_runs: SIMULATOR,
-    a_cursor_whose_queue_is_used_otherwise_starts_anew,
-    a_cursor_is_told_what_a_poll_is_told: SIMULATOR,
+    cursor_restarts_after_another_poll_of_its_queue,
+    cursor_reports_the_same_as_a_poll: SIMULATOR,
     requests_get_their_values_back: EVERY_MODEL,
 ];
 
@@ -222,7 +222,7 @@ fn a_cursor_goes_through_compressed_runs(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_cursor_whose_queue_is_used_otherwise_starts_anew(bed: &Bed) -> Outcome {
+fn cursor_restarts_after_another_poll_of_its_queue(bed: &Bed) -> Outcome {
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let (mut qp, remote) = (a.qp, b.mr.remote(0..)?);
     let mut cursor = a.send_cq.into_cursor();
@@ -253,7 +253,7 @@ fn a_cursor_whose_queue_is_used_otherwise_starts_anew(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_cursor_is_told_what_a_poll_is_told(bed: &Bed) -> Outcome {
+fn cursor_reports_the_same_as_a_poll(bed: &Bed) -> Outcome {
     let bed = bed.configured(|config| config)?;
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let (mut qp, remote) = (a.qp, b.mr.remote(0..)?);

@@ -330,10 +330,10 @@ fn memory_can_be_freed_by_the_parent_while_a_child_lives(bed: &Bed) -> Outcome {
         }
         ForkResult::Child => {
             drop(to);
-            let told = std::io::Read::read_exact(&mut &from, &mut [0]);
+            let read_result = std::io::Read::read_exact(&mut &from, &mut [0]);
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(everything)));
             // SAFETY: `_exit` ends the child without dropping or flushing anything of the parent's.
-            unsafe { libc::_exit(i32::from(told.is_err() || dropped.is_err())) }
+            unsafe { libc::_exit(i32::from(read_result.is_err() || dropped.is_err())) }
         }
     }
 }

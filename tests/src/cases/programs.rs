@@ -254,9 +254,9 @@ impl<'a, T: Path> Run<'a, T> {
         let Ends { near, to, .. } = &mut self.ends;
         if list {
             let wrs: Vec<_> = messages.iter().map(|message| T::entry(to, *message)).collect();
-            let told = near.qp.post_send(&wrs);
-            let told = told.err().map(|told| (told.index(), told.error()));
-            assert_eq!(told, expected);
+            let reported = near.qp.post_send(&wrs);
+            let reported = reported.err().map(|reported| (reported.index(), reported.error()));
+            assert_eq!(reported, expected);
             return Ok(());
         }
         let mut batch = near.qp.wr_start();
@@ -267,14 +267,14 @@ impl<'a, T: Path> Run<'a, T> {
             batch.abort();
             return Ok(());
         }
-        let told = batch.complete().err().map(|told| (told.index(), told.error()));
+        let reported = batch.complete().err().map(|reported| (reported.index(), reported.error()));
         match (spoilt, expected) {
             (true, None) => {
-                let (index, error) = told.ok_or("a batch with a bad request was posted")?;
+                let (index, error) = reported.ok_or("a batch with a bad request was posted")?;
                 assert_eq!(index as usize, shapes.len());
                 assert!(matches!(error, PostError::TooManySges { given: 64, .. }), "{error}");
             }
-            (_, expected) => assert_eq!(told, expected),
+            (_, expected) => assert_eq!(reported, expected),
         }
         Ok(())
     }
@@ -348,10 +348,10 @@ impl<'a, T: Path> Run<'a, T> {
         let Some(drained) = self.drained()? else { return Ok(()) };
         let at = self.posted.iter().position(|request| request.first == drained.block());
         let stands = at.filter(|at| *at >= self.retired).unwrap_or(self.posted.len());
-        let told: Vec<u64> =
+        let reported: Vec<u64> =
             self.ends.near.qp.pending(&drained)?.map(|request| request.wr_id).collect();
         let pending: Vec<u64> = self.posted[stands..].iter().map(|request| request.id).collect();
-        assert_eq!(told, pending);
+        assert_eq!(reported, pending);
         // Mostly of the last requests, so that many are pending; some were never posted.
         let wanted: Vec<u64> =
             which.iter().map(|n| self.next.saturating_sub(u64::from(n % 16))).collect();
@@ -376,8 +376,8 @@ impl<'a, T: Path> Run<'a, T> {
                 expected.push(request.id);
             }
         }
-        let told: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
-        assert_eq!(told, expected);
+        let reported: Vec<u64> = cancelled.requests().iter().map(|request| request.wr_id).collect();
+        assert_eq!(reported, expected);
         Ok(())
     }
 
@@ -417,8 +417,8 @@ impl<'a, T: Path> Run<'a, T> {
                 if !self.failed {
                     let at = DrainAt::After(u32::from(*after));
                     let qpn = self.ends.near.qp.qp_num();
-                    let told = self.bed.simulator().drain_qp(0, qpn, at);
-                    told.map_err(|error| format!("{error:?}"))?;
+                    let reported = self.bed.simulator().drain_qp(0, qpn, at);
+                    reported.map_err(|error| format!("{error:?}"))?;
                     self.bed.settle();
                 }
             }

@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_receive_ends_with_its_list_and_not_with_that_of_a_lap_before,
     a_datagram_from_memory_of_another_domain_stops_its_sender_only,
     access_up_to_the_last_byte_is_allowed_and_not_one_beyond,
-    what_goes_before_a_failure_arrives_and_what_follows_is_flushed,
+    requests_before_a_failure_arrive_and_later_ones_are_flushed,
 ];
 
 /// The fault of an address or key.
@@ -323,7 +323,7 @@ fn access_up_to_the_last_byte_is_allowed_and_not_one_beyond(bed: &Bed) -> Outcom
     Ok(())
 }
 
-fn what_goes_before_a_failure_arrives_and_what_follows_is_flushed(bed: &Bed) -> Outcome {
+fn requests_before_a_failure_arrive_and_later_ones_are_flushed(bed: &Bed) -> Outcome {
     for form in Form::ALL {
         let Pair { mut a, b } = bed.pair::<Rc>(&PairOptions::default())?;
         let good = b.mr.remote(0..)?;

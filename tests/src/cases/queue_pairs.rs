@@ -8,7 +8,7 @@ use mlx5::{
 };
 
 pub(crate) const CASES: &[Case] = cases![
-    what_is_granted_is_never_less_than_what_was_asked_for,
+    granted_capacity_is_never_below_the_request,
     a_send_queue_holds_as_many_largest_requests_as_it_grants,
     a_receive_queue_holds_as_many_requests_as_it_grants,
     a_send_queue_that_cannot_be_is_refused_with_its_limits,
@@ -30,7 +30,7 @@ pub(crate) const CASES: &[Case] = cases![
     endpoints_that_do_not_fit_are_refused_before_anything_changes,
 ];
 
-fn what_is_granted_is_never_less_than_what_was_asked_for(bed: &Bed) -> Outcome {
+fn granted_capacity_is_never_below_the_request(bed: &Bed) -> Outcome {
     fn granted<T: Wired>(bed: &Bed) -> Outcome {
         for send_wr in [1, 2, 3, 63, 64, 65, 1000] {
             for (send_sge, inline) in [(1, 0), (1, 1), (3, 28), (4, 44), (5, 300), (28, 400)] {

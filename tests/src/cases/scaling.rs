@@ -10,7 +10,7 @@ use mlx5::{
 pub(crate) const CASES: &[Case] = cases![
     packets_are_spread_by_their_hash: RAW_PACKETS | EVERY_MODEL,
     packets_of_one_flow_stay_together: RAW_PACKETS,
-    what_a_hash_does_not_cover_goes_to_the_first_queue: RAW_PACKETS,
+    packets_outside_the_hash_go_to_the_first_queue: RAW_PACKETS,
     a_queue_that_is_not_started_drops_its_packets: RAW_PACKETS,
     a_work_queue_in_error_flushes_its_receives: RAW_PACKETS,
     a_work_queue_that_is_reset_forgets_its_receives_and_starts_again: RAW_PACKETS,
@@ -165,7 +165,7 @@ fn packets_of_one_flow_stay_together(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_a_hash_does_not_cover_goes_to_the_first_queue(bed: &Bed) -> Outcome {
+fn packets_outside_the_hash_go_to_the_first_queue(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut spread = Spread::new(bed, 4)?;
     spread.start()?;

@@ -12,7 +12,7 @@ pub(crate) const CASES: &[Case] = cases![
     lists_of_many_posters_stay_together,
     receives_of_many_posters_are_had_once,
     many_pollers_have_each_completion_once: EVERY_MODEL,
-    what_panics_in_a_critical_section_leaves_the_queue_as_it_was,
+    panic_in_a_critical_section_leaves_the_queue_unchanged,
     a_shared_queue_pair_is_reset_and_leaves_reset,
     a_shared_queue_pair_is_cancelled_while_others_post: STEP | DEVX,
 ];
@@ -262,7 +262,7 @@ fn many_pollers_have_each_completion_once(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_panics_in_a_critical_section_leaves_the_queue_as_it_was(bed: &Bed) -> Outcome {
+fn panic_in_a_critical_section_leaves_the_queue_unchanged(bed: &Bed) -> Outcome {
     let Pair { a, b } = bed.pair::<Rc>(&PairOptions::default())?;
     let remote = b.mr.remote(0..)?;
     let (qp, cq) = (a.qp.into_shared(), a.send_cq.into_shared());

@@ -9,12 +9,12 @@ pub(crate) const CASES: &[Case] = cases![
     a_shared_queue_holds_at_least_what_was_asked_for,
     sizes_that_cannot_be_are_refused_with_the_limit,
     a_limit_beyond_the_queue_is_refused,
-    a_shared_queue_tells_its_sizes_and_its_limit,
+    shared_queue_reports_its_sizes_and_its_limit,
     a_full_shared_queue_refuses_the_next_request,
     two_queue_pairs_take_requests_in_the_order_in_which_messages_come,
     requests_that_completed_out_of_order_are_posted_again,
-    a_limit_that_is_passed_is_told_once,
-    a_limit_above_what_is_there_is_told_at_once,
+    passed_limit_is_reported_once,
+    limit_above_the_posted_requests_is_reported_at_once,
     a_shared_queue_in_use_is_given_back,
     a_failed_queue_pair_says_that_it_took_its_last_request,
     a_queue_pair_that_goes_leaves_the_requests_to_the_others,
@@ -114,7 +114,7 @@ fn a_limit_beyond_the_queue_is_refused(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_shared_queue_tells_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
+fn shared_queue_reports_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
     let mut it = Shared::new(bed, 16)?;
     for wr_id in 0..8 {
         it.post(wr_id)?;
@@ -192,7 +192,7 @@ fn requests_that_completed_out_of_order_are_posted_again(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_limit_that_is_passed_is_told_once(bed: &Bed) -> Outcome {
+fn passed_limit_is_reported_once(bed: &Bed) -> Outcome {
     let mut it = Shared::new(bed, 16)?;
     let events = it.events();
     for wr_id in 0..8 {
@@ -207,8 +207,8 @@ fn a_limit_that_is_passed_is_told_once(bed: &Bed) -> Outcome {
         assert_eq!(events.next()?, None, "not fewer than six are left");
     }
     it.send(bed, 1, 2)?;
-    let told = events.wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
+    let reported = events.wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
     it.send(bed, 1, 3)?;
     bed.settle();
     assert_eq!(events.next()?, None, "the limit is disarmed");
@@ -216,12 +216,12 @@ fn a_limit_that_is_passed_is_told_once(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_limit_above_what_is_there_is_told_at_once(bed: &Bed) -> Outcome {
+fn limit_above_the_posted_requests_is_reported_at_once(bed: &Bed) -> Outcome {
     let mut it = Shared::new(bed, 16)?;
     it.post(1)?;
     it.srq.set_limit(10)?;
-    let told = it.events().wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
+    let reported = it.events().wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::SrqLimitReached(it.srq.id())));
     Ok(())
 }
 
@@ -243,8 +243,8 @@ fn a_failed_queue_pair_says_that_it_took_its_last_request(bed: &Bed) -> Outcome 
         it.post(wr_id)?;
     }
     it.receivers[0].qp.modify(&QpAttributes::new().qp_state(QueueState::Error))?;
-    let told = it.events().wait(Some(Duration::from_secs(10)))?;
-    assert_eq!(told, Some(AsyncEvent::QpLastWqeReached(it.receivers[0].qp.id())));
+    let reported = it.events().wait(Some(Duration::from_secs(10)))?;
+    assert_eq!(reported, Some(AsyncEvent::QpLastWqeReached(it.receivers[0].qp.id())));
     // The requests stay for the other receiver.
     bed.nothing(it.receivers[0].recv_cq());
     it.send(bed, 1, 5)?;

@@ -17,17 +17,17 @@ pub(crate) const CASES: &[Case] = cases![
     signatures_are_checked_and_removed_on_the_way_in: DEVX | SIGNATURES,
     a_signature_of_one_kind_becomes_one_of_another: DEVX | SIGNATURES,
     equal_signatures_are_passed_on: DEVX | SIGNATURES,
-    a_bad_guard_is_told_with_what_and_where: DEVX | SIGNATURES,
-    bad_tags_are_told_with_what_and_where: DEVX | SIGNATURES,
-    a_bad_crc_is_told_in_all_its_bits: DEVX | SIGNATURES,
-    what_is_not_to_be_checked_is_not: DEVX | SIGNATURES,
+    bad_guard_is_reported_with_values_and_offset: DEVX | SIGNATURES,
+    bad_tags_are_reported_with_values_and_offset: DEVX | SIGNATURES,
+    bad_crc_is_reported_in_all_its_bits: DEVX | SIGNATURES,
+    unselected_signature_fields_are_not_checked: DEVX | SIGNATURES,
     escaped_blocks_are_not_checked: DEVX | SIGNATURES,
     a_key_finds_errors_again_once_it_is_configured_again: DEVX | SIGNATURES,
     errors_wait_until_they_are_taken_and_none_is_lost: DEVX | SIGNATURES,
-    an_error_of_a_key_that_is_gone_disturbs_nobody: DEVX | SIGNATURES,
+    error_of_a_destroyed_key_disturbs_no_other_key: DEVX | SIGNATURES,
     checking_polling_and_destroying_do_not_disturb_each_other: DEVX | SIGNATURES,
     a_signed_configuration_has_one_completion: DEVX | SIGNATURES,
-    a_signed_configuration_that_is_flushed_is_told_once: DEVX | SIGNATURES,
+    flushed_signed_configuration_is_reported_once: DEVX | SIGNATURES,
     a_key_that_is_no_longer_signed_carries_what_is_there: DEVX | SIGNATURES,
     signatures_that_cannot_be_are_refused_and_named: DEVX | SIGNATURES,
 ];
@@ -348,7 +348,7 @@ fn equal_signatures_are_passed_on(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_bad_guard_is_told_with_what_and_where(bed: &Bed) -> Outcome {
+fn bad_guard_is_reported_with_values_and_offset(bed: &Bed) -> Outcome {
     for bad in 0..BLOCKS {
         let mut rig = Rig::new(bed)?;
         let data = pattern(9, 512 * BLOCKS);
@@ -370,7 +370,7 @@ fn a_bad_guard_is_told_with_what_and_where(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn bad_tags_are_told_with_what_and_where(bed: &Bed) -> Outcome {
+fn bad_tags_are_reported_with_values_and_offset(bed: &Bed) -> Outcome {
     let tags = [
         (2, SignatureErrorKind::ApplicationTag, 0x5778, 0x5678),
         (4, SignatureErrorKind::ReferenceTag, 0xfeff_ffff, 0xffff_ffff),
@@ -389,7 +389,7 @@ fn bad_tags_are_told_with_what_and_where(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_bad_crc_is_told_in_all_its_bits(bed: &Bed) -> Outcome {
+fn bad_crc_is_reported_in_all_its_bits(bed: &Bed) -> Outcome {
     for kind in crcs(bed.context().signature_caps()?) {
         let mut rig = Rig::new(bed)?;
         let domain = of(kind(Seed::Ones));
@@ -410,7 +410,7 @@ fn a_bad_crc_is_told_in_all_its_bits(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_is_not_to_be_checked_is_not(bed: &Bed) -> Outcome {
+fn unselected_signature_fields_are_not_checked(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let data = pattern(12, 512 * BLOCKS);
     let mut memory = signed(t10(DIF), &data);
@@ -501,7 +501,7 @@ fn errors_wait_until_they_are_taken_and_none_is_lost(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn an_error_of_a_key_that_is_gone_disturbs_nobody(bed: &Bed) -> Outcome {
+fn error_of_a_destroyed_key_disturbs_no_other_key(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let data = pattern(16, 512 * BLOCKS);
     let mut memory = signed(t10(DIF), &data);
@@ -592,7 +592,7 @@ fn a_signed_configuration_has_one_completion(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_signed_configuration_that_is_flushed_is_told_once(bed: &Bed) -> Outcome {
+fn flushed_signed_configuration_is_reported_once(bed: &Bed) -> Outcome {
     let mut rig = Rig::new(bed)?;
     let block = SignatureBlock::new().memory(t10(DIF)).wire(t10(DIF));
     rig.configure(2080, &block)?;

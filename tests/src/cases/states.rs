@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_queue_pair_stays_in_reset_until_its_old_completions_are_polled,
     a_queue_pair_can_be_reset_with_its_halves_apart,
     a_reset_queue_pair_that_is_purged_works_again,
-    a_quiesced_queue_pair_tells_what_was_not_done_and_works_again,
+    quiesced_queue_pair_reports_unexecuted_requests_and_works_again,
 ];
 
 /// The error of posting in a state that does not allow it.
@@ -292,7 +292,7 @@ fn a_queue_pair_stays_in_reset_until_its_old_completions_are_polled(bed: &Bed) -
         assert_eq!(end.qp.state(), QueueState::Reset);
     }
     let done = bed.poll_good(&mut a.send_cq, 6);
-    assert!(wr_ids(&done).into_iter().eq(0..6), "they are told as ever");
+    assert!(wr_ids(&done).into_iter().eq(0..6), "they are reported as ever");
     bed.poll_good(b.recv_cq(), 1);
     connect_ends(&mut a, &mut b, &options)?;
     let write = Post::new(Op::Write, 9, Data::Inline(&[b"new"])).remote(b.mr.remote(0..)?);
@@ -353,7 +353,7 @@ fn a_reset_queue_pair_that_is_purged_works_again(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_quiesced_queue_pair_tells_what_was_not_done_and_works_again(bed: &Bed) -> Outcome {
+fn quiesced_queue_pair_reports_unexecuted_requests_and_works_again(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let Pair { mut a, mut b } = bed.pair::<Rc>(&options)?;
     for round in 0..5 {

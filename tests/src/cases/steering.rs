@@ -23,12 +23,12 @@ pub(crate) const CASES: &[Case] = cases![
     a_mask_compares_some_bits: RAW_PACKETS,
     the_first_priority_wins: RAW_PACKETS,
     a_rule_that_drops_hides_packets_from_later_rules: RAW_PACKETS,
-    tags_tell_rules_apart: RAW_PACKETS,
+    tags_distinguish_rules: RAW_PACKETS,
     counters_count_the_packets_of_their_rules: RAW_PACKETS,
     two_queue_pairs_share_the_packets_of_equal_rules: RAW_PACKETS,
     a_rule_that_contradicts_another_exists_already: RAW_PACKETS,
-    a_full_table_is_told_and_takes_rules_again: RAW_PACKETS | SIMULATOR,
-    what_no_rule_takes_is_the_default_rules: RAW_PACKETS,
+    full_table_is_reported_and_takes_rules_again: RAW_PACKETS | SIMULATOR,
+    packets_without_a_rule_go_to_the_default_rule: RAW_PACKETS,
     a_sniffer_gets_a_copy: RAW_PACKETS | SNIFFER,
     two_sniffers_get_a_copy_each: RAW_PACKETS | SNIFFER,
     a_rule_that_lets_packets_go_on_gets_a_copy: RAW_PACKETS,
@@ -481,7 +481,7 @@ fn a_rule_that_drops_hides_packets_from_later_rules(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tags_tell_rules_apart(bed: &Bed) -> Outcome {
+fn tags_distinguish_rules(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;
     let to_port = |port| to_group().ipv4(Ipv4::new()).udp(Ports::new().dst_port(port));
@@ -574,7 +574,7 @@ fn a_rule_that_contradicts_another_exists_already(bed: &Bed) -> Outcome {
 /// device's largest table.
 const MOST_RULES: u16 = 4096;
 
-fn a_full_table_is_told_and_takes_rules_again(bed: &Bed) -> Outcome {
+fn full_table_is_reported_and_takes_rules_again(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;
     let rule = |port| from_source().ipv4(Ipv4::new()).udp(Ports::new().dst_port(port));
@@ -604,7 +604,7 @@ fn a_full_table_is_told_and_takes_rules_again(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_no_rule_takes_is_the_default_rules(bed: &Bed) -> Outcome {
+fn packets_without_a_rule_go_to_the_default_rule(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = bed.station()?;
     let mut c = bed.station()?;

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = cases![
     packets_lie_one_behind_the_other_in_one_receive: RAW_PACKETS | STRIDING | FEW_STRIDES,
-    what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next: RAW_PACKETS | STRIDING | FEW_STRIDES,
+    packet_larger_than_the_rest_of_a_receive_goes_to_the_next: RAW_PACKETS | STRIDING | FEW_STRIDES,
     a_packet_beyond_the_memory_of_a_receive_fails_with_its_strides: RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR,
     a_striding_queue_in_error_flushes_its_receives: RAW_PACKETS | STRIDING | FEW_STRIDES,
     a_striding_queue_that_is_reset_begins_at_the_first_stride: RAW_PACKETS | STRIDING | FEW_STRIDES,
-    packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again:
+    unpolled_packets_are_purged_before_a_striding_queue_starts_again:
         RAW_PACKETS | STRIDING | FEW_STRIDES | SIMULATOR | STEP,
     a_burst_that_is_leaked_or_panics_has_what_it_took_and_no_more: RAW_PACKETS | STRIDING | FEW_STRIDES,
     strides_that_cannot_be_are_refused_by_name: RAW_PACKETS | STRIDING | FEW_STRIDES,
@@ -95,10 +95,10 @@ impl Strided {
     #[track_caller]
     fn next(&mut self, bed: &Bed) -> (u64, u16, u16, Option<Vec<u8>>) {
         let completion = bed.poll_good(&mut self.cq, 1)[0];
-        self.told(&completion)
+        self.fields(&completion)
     }
 
-    fn told(&self, completion: &OwnedCompletion) -> (u64, u16, u16, Option<Vec<u8>>) {
+    fn fields(&self, completion: &OwnedCompletion) -> (u64, u16, u16, Option<Vec<u8>>) {
         let (receive, strides) = (completion.wr_id(), completion.strides());
         let mut packet = vec![0; strides.bytes.into()];
         let at = receive as usize * ROOM + usize::from(strides.first) * STRIDE;
@@ -128,12 +128,12 @@ fn packets_lie_one_behind_the_other_in_one_receive(bed: &Bed) -> Outcome {
     let completion = bed.poll_good(&mut b.cq, 1)[0];
     assert_eq!(completion.checksum_ok(), Some(true));
     let count = frame.len().div_ceil(STRIDE) as u16;
-    assert_eq!(b.told(&completion), (1, 0, count, Some(frame)));
+    assert_eq!(b.fields(&completion), (1, 0, count, Some(frame)));
     bed.nothing(&mut b.cq);
     Ok(())
 }
 
-fn what_does_not_fit_into_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> Outcome {
+fn packet_larger_than_the_rest_of_a_receive_goes_to_the_next(bed: &Bed) -> Outcome {
     let mut a = bed.station()?;
     let mut b = Strided::new(bed, None)?;
     for number in 0..RECEIVES {
@@ -225,7 +225,7 @@ fn a_striding_queue_that_is_reset_begins_at_the_first_stride(bed: &Bed) -> Outco
     Ok(())
 }
 
-fn packets_that_nobody_polled_are_purged_before_a_striding_queue_starts_again(bed: &Bed) -> Outcome {
+fn unpolled_packets_are_purged_before_a_striding_queue_starts_again(bed: &Bed) -> Outcome {
     let formats =
         [CqeCompression::Hash, CqeCompression::Checksum, CqeCompression::ChecksumStride].map(Some);
     for format in [None].into_iter().chain(formats) {
@@ -343,7 +343,7 @@ fn compressed_completions_say_where_each_packet_lies(bed: &Bed) -> Outcome {
         while packets.len() < lengths.len() {
             let completion = bed.poll_good(&mut b.cq, 1)[0];
             compressed += usize::from(completion.is_compressed());
-            let (receive, first, count, packet) = b.told(&completion);
+            let (receive, first, count, packet) = b.fields(&completion);
             assert_eq!((receive, first), place, "{format:?}");
             place = match first + count == STRIDES as u16 {
                 true => (receive + 1, 0),
@@ -394,7 +394,7 @@ fn receives_of_the_fewest_strides_are_filled_on_every_model(bed: &Bed) -> Outcom
     let caps = bed.context().query_device().ethernet.striding.expect("a device with strides");
     let shapes = [64, 1024].map(|stride| (stride, caps.fewest_strides(stride)));
     for (stride, strides) in shapes.into_iter().chain([(64, Some(512))]) {
-        let strides = strides.expect("strides of so many bytes");
+        let strides = strides.expect("strides of this size");
         assert!(caps.takes(stride, strides) && !caps.takes(stride, strides / 2 * 3));
         assert!(strides == 512 || !caps.takes(stride, strides / 2), "{strides} of {stride} bytes");
         let (mut queue, _rule) = queue_by(bed, |builder| {

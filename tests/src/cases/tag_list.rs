@@ -1,15 +1,15 @@
 //! The list of tags of a tag-matching queue: its creation, and operations on it.
 
-use super::tag_rig::{RigOptions, TagRig, eager, told};
+use super::tag_rig::{RigOptions, TagRig, eager, fields};
 use crate::prelude::*;
 use mlx5::{ErrorKind, OpsFlags, OpsWr, TagAdd, TagHandle, TagOperation};
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_capabilities_are_told: TAG_MATCHING,
-    tm_a_device_that_cannot_match_tags_is_told_apart: SIMULATOR,
+    tm_capabilities_are_reported: TAG_MATCHING,
+    tm_device_without_tag_matching_is_recognized: SIMULATOR,
     tm_sizes_beyond_the_device_are_refused_with_the_limit: TAG_MATCHING,
     tm_objects_of_other_contexts_and_other_completion_queues_are_refused: TAG_MATCHING,
-    tm_a_queue_tells_its_sizes_and_its_limit: TAG_MATCHING,
+    tm_queue_reports_its_sizes_and_its_limit: TAG_MATCHING,
     tm_operations_complete_in_order_with_their_identifiers: TAG_MATCHING,
     tm_operations_without_the_flag_complete_unseen: TAG_MATCHING,
     tm_a_flood_of_unsignaled_operations_does_not_wedge_the_command_queue: TAG_MATCHING,
@@ -44,7 +44,7 @@ fn failure(completion: &OwnedCompletion) -> Option<CompletionErrorKind> {
     completion.as_completion().status().err().map(|error| error.kind)
 }
 
-fn tm_capabilities_are_told(bed: &Bed) -> Outcome {
+fn tm_capabilities_are_reported(bed: &Bed) -> Outcome {
     let caps = bed.context().query_device().tag_matching;
     assert!(caps.max_num_tags >= 1 && caps.max_ops >= 1 && caps.max_sge >= 1, "{caps:?}");
     // Both headers of a rendezvous request.
@@ -56,7 +56,7 @@ fn tm_capabilities_are_told(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_a_device_that_cannot_match_tags_is_told_apart(bed: &Bed) -> Outcome {
+fn tm_device_without_tag_matching_is_recognized(bed: &Bed) -> Outcome {
     let bed = bed.configured(|mut config| {
         config.limits.log_tags = 0;
         config
@@ -120,7 +120,7 @@ fn tm_objects_of_other_contexts_and_other_completion_queues_are_refused(bed: &Be
     Ok(())
 }
 
-fn tm_a_queue_tells_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
+fn tm_queue_reports_its_sizes_and_its_limit(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions { tags: 9, ops: 5, ..RigOptions::default() })?;
     rig.post_requests(0..8);
     let queue = &mut rig.queue;
@@ -145,7 +145,7 @@ fn tm_operations_complete_in_order_with_their_identifiers(bed: &Bed) -> Outcome 
         (CompletionOpcode::TmDel, 3, false, false, false),
     ];
     for (completion, expected) in bed.poll_good(&mut rig.cq, 3).iter().zip(expected) {
-        assert_eq!(told(completion), expected);
+        assert_eq!(fields(completion), expected);
         let wc = completion.as_completion();
         assert_eq!((wc.tm_info(), wc.byte_len(), wc.src_qp()), (None, None, None));
         assert_eq!(wc.qp_num(), rig.queue.command_qp_num());
@@ -160,7 +160,7 @@ fn tm_operations_without_the_flag_complete_unseen(bed: &Bed) -> Outcome {
     rig.post(OpsWr::del(2, tag));
     rig.post(OpsWr::sync(3, 0));
     let last = rig.run(bed, OpsWr::sync(4, 0));
-    assert_eq!(last.as_completion().wr_id(), 4, "the removal's own completion is nobody's");
+    assert_eq!(last.as_completion().wr_id(), 4, "the removal's own completion is not reported");
     bed.nothing(&mut rig.cq);
     Ok(())
 }
@@ -170,7 +170,7 @@ fn tm_a_flood_of_unsignaled_operations_does_not_wedge_the_command_queue(bed: &Be
         let mut rig = TagRig::new(bed, RigOptions { ops, ..RigOptions::default() })?;
         for turn in 0..200 {
             bed.until("room for an operation", || {
-                rig.cq.poll(16, |wc| panic!("nobody asked for {wc:?}")).expect("polled");
+                rig.cq.poll(16, |wc| panic!("{wc:?} is unexpected")).expect("polled");
                 match rig.queue.sync(turn) {
                     Ok(()) => true,
                     Err(PostError::QueueFull { .. }) => false,
@@ -298,7 +298,7 @@ fn tm_a_handle_means_nothing_once_its_tag_is_gone(bed: &Bed) -> Outcome {
     let matched = rig.add(6, 6, 0..8192);
     rig.send_later(0, &eager(6, 0, &[7; 8192 - 16]));
     let first = bed.poll_one(&mut rig.cq);
-    assert_eq!(told(&first), (CompletionOpcode::TmReceive, 6, true, false, false));
+    assert_eq!(fields(&first), (CompletionOpcode::TmReceive, 6, true, false, false));
     assert_eq!(rig.queue.del(5, matched, None), Err(PostError::StaleTag));
     bed.poll_good(&mut rig.cq, 1);
     assert_eq!(rig.queue.del(5, matched, None), Err(PostError::StaleTag));
@@ -376,8 +376,8 @@ fn tm_a_removal_that_comes_in_time_makes_the_message_unexpected(bed: &Bed) -> Ou
     bed.settle();
     rig.send_later(0, &eager(1, 0, b"late"));
     let done = bed.poll_good(&mut rig.cq, 2);
-    assert_eq!(told(&done[0]), (CompletionOpcode::TmDel, 12, false, false, false));
-    assert_eq!(told(&done[1]), (CompletionOpcode::TmReceive, 0, false, false, false));
+    assert_eq!(fields(&done[0]), (CompletionOpcode::TmDel, 12, false, false, false));
+    assert_eq!(fields(&done[1]), (CompletionOpcode::TmReceive, 0, false, false, false));
     Ok(())
 }
 
@@ -395,7 +395,7 @@ fn tm_an_unsignaled_removal_that_comes_too_late_frees_the_tag_once(bed: &Bed) ->
         rig.post_requests(turn..turn + 1);
         bed.settle();
         let done = bed.poll_good(&mut rig.cq, 1);
-        let (_, wr_id, matched, ..) = told(&done[0]);
+        let (_, wr_id, matched, ..) = fields(&done[0]);
         assert!(matched || turn % 2 == 1, "turn {turn}: {done:?}");
         assert!(!matched || wr_id == turn, "turn {turn}: {done:?}");
         bed.nothing(&mut rig.cq);

@@ -1,12 +1,12 @@
 //! Messages to a tag-matching queue: the tags that they match, and their completions.
 
-use super::tag_rig::{RigOptions, TagRig, eager, told};
+use super::tag_rig::{RigOptions, TagRig, eager, fields};
 use crate::prelude::*;
 use mlx5::{OpsWr, RendezvousData, TagAdd, TmInfo, TmMessage, mtu_bytes};
 
 pub(crate) const CASES: &[Case] = cases![
-    tm_a_message_of_one_packet_is_told_once: TAG_MATCHING | EVERY_MODEL,
-    tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there:
+    tm_message_of_one_packet_is_reported_once: TAG_MATCHING | EVERY_MODEL,
+    tm_message_of_several_packets_is_reported_at_match_and_at_arrival:
         TAG_MATCHING | EVERY_MODEL,
     tm_messages_of_every_length_fill_the_tag_s_buffer: TAG_MATCHING,
     tm_an_empty_message_needs_no_buffer: TAG_MATCHING,
@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = cases![
     tm_an_unexpected_rendezvous_is_received_with_all_that_came_with_it: TAG_MATCHING,
     tm_a_rendezvous_whose_data_cannot_be_read_is_cancelled: TAG_MATCHING,
     tm_a_queue_pair_that_fails_cancels_what_was_matched: STEP | TAG_MATCHING,
-    tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own: TAG_MATCHING,
+    tm_end_of_a_rendezvous_is_reported_to_a_sender_with_its_own_list: TAG_MATCHING,
     tm_a_message_that_stops_in_the_middle_is_given_up_with_its_queue_pair: TAG_MATCHING,
 ];
 
@@ -41,13 +41,13 @@ fn failure(completion: &OwnedCompletion) -> Option<CompletionErrorKind> {
     completion.as_completion().status().err().map(|error| error.kind)
 }
 
-fn tm_a_message_of_one_packet_is_told_once(bed: &Bed) -> Outcome {
+fn tm_message_of_one_packet_is_reported_once(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     let tag = 0x1122_3344_5566_7788;
     rig.add(tag, 5, 0..64);
     rig.send(bed, 0, &eager(tag, 0xdead_beef, b"in one packet"));
     let done = bed.poll_good(&mut rig.cq, 1);
-    assert_eq!(told(&done[0]), (RECEIVE, 5, true, true, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 5, true, true, false));
     let wc = done[0].as_completion();
     assert_eq!(wc.tm_info(), Some(TmInfo { tag, app_ctx: 0xdead_beef }));
     assert_eq!(wc.byte_len(), Some(13), "without the header");
@@ -59,7 +59,7 @@ fn tm_a_message_of_one_packet_is_told_once(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there(
+fn tm_message_of_several_packets_is_reported_at_match_and_at_arrival(
     bed: &Bed,
 ) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
@@ -67,11 +67,11 @@ fn tm_a_message_of_several_packets_is_told_when_it_matches_and_when_it_is_there(
     let payload = pattern(1, 20_000);
     rig.send(bed, 0, &eager(7, 9, &payload));
     let done = bed.poll_good(&mut rig.cq, 2);
-    assert_eq!(told(&done[0]), (RECEIVE, 5, true, false, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 5, true, false, false));
     assert_eq!(done[0].as_completion().tm_info(), Some(TmInfo { tag: 7, app_ctx: 9 }));
     assert_eq!(done[0].as_completion().byte_len(), None, "it is not there yet");
-    assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
-    assert_eq!(done[1].as_completion().tm_info(), None, "it was told");
+    assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
+    assert_eq!(done[1].as_completion().tm_info(), None, "it was reported");
     assert_eq!(done[1].as_completion().byte_len(), Some(20_000));
     assert!(rig.bytes(0..20_000) == payload);
     bed.nothing(&mut rig.cq);
@@ -103,7 +103,7 @@ fn tm_an_empty_message_needs_no_buffer(bed: &Bed) -> Outcome {
         rig.add_with(TagAdd { recv_wr_id: 4, sges, tag: 1, mask: u64::MAX });
         rig.eager(bed, 1, b"");
         let done = bed.poll_good(&mut rig.cq, 1);
-        assert_eq!(told(&done[0]), (RECEIVE, 4, true, true, false));
+        assert_eq!(fields(&done[0]), (RECEIVE, 4, true, true, false));
         assert_eq!(done[0].as_completion().byte_len(), Some(0));
     }
     Ok(())
@@ -116,7 +116,7 @@ fn tm_a_message_that_matches_nothing_goes_whole_to_a_request(bed: &Bed) -> Outco
     let message = eager(2, 0x0a0b_0c0d, &pattern(2, 3000));
     rig.send(bed, 0, &message);
     let done = bed.poll_good(&mut rig.cq, 1);
-    assert_eq!(told(&done[0]), (RECEIVE, 10, false, false, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 10, false, false, false));
     let wc = done[0].as_completion();
     assert_eq!((wc.byte_len(), wc.tm_info()), (Some(3016), None));
     let received = rig.request(10, 3016);
@@ -125,7 +125,7 @@ fn tm_a_message_that_matches_nothing_goes_whole_to_a_request(bed: &Bed) -> Outco
     assert!(payload == pattern(2, 3000));
     // The tag is still on the list.
     rig.eager(bed, 1, b"x");
-    assert_eq!(told(&bed.poll_good(&mut rig.cq, 1)[0]), (RECEIVE, 5, true, true, false));
+    assert_eq!(fields(&bed.poll_good(&mut rig.cq, 1)[0]), (RECEIVE, 5, true, true, false));
     Ok(())
 }
 
@@ -142,7 +142,7 @@ fn tm_a_message_without_a_tag_goes_whole_to_a_request(bed: &Bed) -> Outcome {
         rig.send(bed, 0, message);
         let done = bed.poll_good(&mut rig.cq, 1);
         let expected = (CompletionOpcode::TmNoTag, n as u64, false, false, false);
-        assert_eq!(told(&done[0]), expected, "{message:?}");
+        assert_eq!(fields(&done[0]), expected, "{message:?}");
         assert_eq!(done[0].as_completion().byte_len(), Some(message.len() as u32));
         assert_eq!(rig.request(n as u64, message.len() as u32), message);
     }
@@ -190,7 +190,7 @@ fn tm_only_the_bits_of_the_mask_are_compared(bed: &Bed) -> Outcome {
         let add = TagAdd { recv_wr_id: n as u64, sges: &sges, tag, mask };
         let handle = rig.add_with(add);
         rig.eager(bed, sent, b"x");
-        let (_, _, matched, ..) = told(&bed.poll_good(&mut rig.cq, 1)[0]);
+        let (_, _, matched, ..) = fields(&bed.poll_good(&mut rig.cq, 1)[0]);
         assert_eq!(matched, matches, "{sent:#x} & {mask:#x} == {tag:#x}");
         if !matches {
             rig.unexpected += 1;
@@ -249,7 +249,7 @@ fn tm_a_message_longer_than_its_buffer_is_cancelled(bed: &Bed) -> Outcome {
         assert_eq!(refusal(bed, &mut rig), Some(Syndrome::RemoteInvalidRequest));
         let done = bed.poll(&mut rig.cq, completions);
         let last = &done[completions - 1];
-        assert_eq!(told(last), (RECEIVE, 5, true, false, false));
+        assert_eq!(fields(last), (RECEIVE, 5, true, false, false));
         assert_eq!(failure(last), Some(CompletionErrorKind::MessageCanceled));
         rig.add(2, 6, 0..64);
         assert_eq!(rig.bytes(64..128), [0; 64]);
@@ -282,7 +282,7 @@ fn tm_an_unexpected_message_waits_for_a_request(bed: &Bed) -> Outcome {
     assert!(!sync.as_completion().tm_sync_required());
     rig.post_requests(3..4);
     let done = bed.poll_good(&mut rig.cq, 1);
-    assert_eq!(told(&done[0]), (RECEIVE, 3, false, false, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 3, false, false, false));
     bed.poll_good(&mut rig.senders[0].send_cq, 1);
     let sync = rig.run(bed, OpsWr::sync(2, 0));
     assert!(sync.as_completion().tm_sync_required());
@@ -382,10 +382,10 @@ fn tm_the_device_fetches_the_data_of_a_rendezvous(bed: &Bed) -> Outcome {
         let asked = rig.rendezvous(0, 0x77, 1000..1000 + length);
         rig.send(bed, 0, &asked.to_bytes());
         let done = bed.poll_good(&mut rig.cq, 2);
-        assert_eq!(told(&done[0]), (RECEIVE, 5, true, false, false));
+        assert_eq!(fields(&done[0]), (RECEIVE, 5, true, false, false));
         let info = TmInfo { tag: 0x77, app_ctx: 0x0102_0304 };
         assert_eq!(done[0].as_completion().tm_info(), Some(info));
-        assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
+        assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
         assert_eq!(done[1].as_completion().byte_len(), Some(length as u32));
         assert!(rig.bytes(0..length) == pattern(seed, length));
         expect_finished(bed, &mut rig, 0, asked, FINISHED);
@@ -448,7 +448,7 @@ fn tm_a_rendezvous_goes_on_behind_lost_packets(bed: &Bed) -> Outcome {
         }
         bed.simulator().inject(0, Fault::DropPackets(1));
         let done = bed.poll_good(&mut rig.cq, 2);
-        assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
+        assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
         assert!(rig.bytes(0..9000) == pattern(1, 9000));
         expect_finished(&bed, &mut rig, 0, asked, FINISHED);
         bed.nothing(&mut rig.cq);
@@ -469,7 +469,7 @@ fn left_to_software(
     rig.add(1, 5, 0..length);
     rig.send(bed, 0, &request);
     let done = bed.poll_one(&mut rig.cq);
-    assert_eq!(told(&done), (RECEIVE, 5, true, true, false));
+    assert_eq!(fields(&done), (RECEIVE, 5, true, true, false));
     assert_eq!(failure(&done), Some(CompletionErrorKind::RendezvousIncomplete));
     let wc = done.as_completion();
     assert_eq!((wc.byte_len(), wc.is_success()), (Some(36), false));
@@ -501,11 +501,11 @@ fn tm_a_rendezvous_is_left_to_software_where_the_queue_pair_has_a_send_queue(
     let TmMessage::Rendezvous { tag, app_ctx, data } = asked else { panic!("{asked:?}") };
     let finished = TmMessage::Finished { tag, app_ctx, data }.to_bytes();
     rig.memory.write_at(0, &finished)?;
-    let (to, told_in) = (rig.buffer(0..5000)[0], rig.memory.sge(0..32)?);
+    let (to, report_sge) = (rig.buffer(0..5000)[0], rig.memory.sge(0..32)?);
     let mut batch = rig.receivers[0].wr_start();
     let from = RemoteAddress { addr: data.va, rkey: data.rkey };
     batch.wr(1, SendFlags::empty()).rdma_read(from).sge(to);
-    batch.wr(2, SendFlags::SIGNALED).send().sge(told_in);
+    batch.wr(2, SendFlags::SIGNALED).send().sge(report_sge);
     batch.complete()?;
     assert_eq!(bed.poll_good(&mut rig.cq, 1)[0].as_completion().wr_id(), 2);
     assert!(rig.bytes(0..5000) == pattern(8, 5000));
@@ -523,9 +523,9 @@ fn tm_a_long_request_for_a_rendezvous_is_left_to_software_in_two_completions(
     request.extend(pattern(4, 8000));
     rig.send(bed, 0, &request);
     let done = bed.poll(&mut rig.cq, 2);
-    assert_eq!(told(&done[0]), (RECEIVE, 5, true, false, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 5, true, false, false));
     assert_eq!(failure(&done[0]), Some(CompletionErrorKind::RendezvousIncomplete));
-    assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
+    assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
     assert_eq!(failure(&done[1]), None);
     assert_eq!(done[1].as_completion().byte_len(), Some(8032));
     assert!(rig.bytes(0..8032) == request);
@@ -540,7 +540,7 @@ fn tm_an_unexpected_rendezvous_is_received_with_all_that_came_with_it(bed: &Bed)
     request.extend_from_slice(b"for software");
     rig.send(bed, 0, &request);
     let done = bed.poll_good(&mut rig.cq, 1);
-    assert_eq!(told(&done[0]), (RECEIVE, 2, false, false, false));
+    assert_eq!(fields(&done[0]), (RECEIVE, 2, false, false, false));
     let length = done[0].as_completion().byte_len().ok_or("a length")?;
     let received = rig.request(2, length);
     assert_eq!(TmMessage::parse(&received), Some((asked, &b"for software"[..])));
@@ -559,7 +559,7 @@ fn tm_a_rendezvous_whose_data_cannot_be_read_is_cancelled(bed: &Bed) -> Outcome 
         None,
         Some(CompletionErrorKind::MessageCanceled),
     ));
-    assert_eq!(told(&done[1]), (RECEIVE, 5, true, false, false));
+    assert_eq!(fields(&done[1]), (RECEIVE, 5, true, false, false));
     bed.until("the queue pair to have failed", || {
         rig.receivers[0].query().is_ok_and(|info| info.qp_state == QueueState::Error)
     });
@@ -581,14 +581,14 @@ fn tm_a_queue_pair_that_fails_cancels_what_was_matched(bed: &Bed) -> Outcome {
             let asked = rig.rendezvous(0, tag, 1000..1100);
             rig.send_later(0, &asked.to_bytes());
             let done = bed.poll_good(&mut rig.cq, completions);
-            assert_eq!(told(&done[0]), (RECEIVE, 4 + tag, true, false, false));
+            assert_eq!(fields(&done[0]), (RECEIVE, 4 + tag, true, false, false));
         }
         match end {
             Some(attributes) => rig.receivers[0].modify(&attributes)?,
             None => drop(rig.receivers.pop()),
         }
         let done = bed.poll(&mut rig.cq, 1);
-        assert_eq!(told(&done[0]), (RECEIVE, 6, true, false, false));
+        assert_eq!(fields(&done[0]), (RECEIVE, 6, true, false, false));
         assert_eq!(failure(&done[0]), Some(CompletionErrorKind::MessageCanceled));
         rig.add(3, 7, 0..64);
         rig.add(4, 8, 0..64);
@@ -597,7 +597,7 @@ fn tm_a_queue_pair_that_fails_cancels_what_was_matched(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own(bed: &Bed) -> Outcome {
+fn tm_end_of_a_rendezvous_is_reported_to_a_sender_with_its_own_list(bed: &Bed) -> Outcome {
     // Both ends have lists; the one that asks keeps its send queue.
     let options = RigOptions { keep_send_queue: true, ..RigOptions::default() };
     let mut asks = TagRig::new(bed, options)?;
@@ -627,11 +627,11 @@ fn tm_the_end_of_a_rendezvous_is_told_to_a_sender_with_a_list_of_its_own(bed: &B
     batch.wr(1, SendFlags::empty()).send().sge(sge);
     batch.complete()?;
     let done = bed.poll_good(&mut serves.cq, 2);
-    assert_eq!(told(&done[1]), (RECEIVE, 5, false, true, false));
+    assert_eq!(fields(&done[1]), (RECEIVE, 5, false, true, false));
     assert!(serves.bytes(0..500) == pattern(6, 500));
     // This message has no tag to match.
     let done = bed.poll_good(&mut asks.cq, 1);
-    assert_eq!(told(&done[0]), (CompletionOpcode::TmNoTag, 1, false, false, false));
+    assert_eq!(fields(&done[0]), (CompletionOpcode::TmNoTag, 1, false, false, false));
     let finished = TmMessage::Finished { tag: 9, app_ctx: 3, data };
     assert_eq!(TmMessage::parse(&asks.request(1, 32)), Some((finished, &[][..])));
     Ok(())
@@ -655,7 +655,7 @@ fn tm_a_message_that_stops_in_the_middle_is_given_up_with_its_queue_pair(bed: &B
         assert_eq!(refusal(bed, &mut rig), Some(Syndrome::LocalProtection));
         if matches {
             let done = bed.poll_good(&mut rig.cq, 1);
-            assert_eq!(told(&done[0]), (RECEIVE, 5, true, false, false));
+            assert_eq!(fields(&done[0]), (RECEIVE, 5, true, false, false));
         }
         bed.nothing(&mut rig.cq);
         rig.receivers[0].modify(&QpAttributes::new().qp_state(QueueState::Error))?;

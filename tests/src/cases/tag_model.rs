@@ -100,7 +100,7 @@ struct Library<'a> {
     under_way: [usize; SENDERS],
     /// Number of unexpected messages that software handled, and the count that the device knows.
     handled: u32,
-    told: u32,
+    reported: u32,
     receives: u64,
     free_slots: Vec<u64>,
     stale: Vec<TagHandle>,
@@ -142,7 +142,7 @@ impl<'a> Library<'a> {
             sent_count: [0; SENDERS],
             under_way: [0; SENDERS],
             handled: 0,
-            told: 0,
+            reported: 0,
             receives: 0,
             free_slots: (0..SLOTS).collect(),
             stale: Vec::new(),
@@ -167,7 +167,7 @@ impl<'a> Library<'a> {
             Ok(()) => {
                 self.operations += 1;
                 if list[0].flags.contains(mlx5::OpsFlags::TM_SYNC) {
-                    self.told = list[0].unexpected_cnt;
+                    self.reported = list[0].unexpected_cnt;
                 }
                 let operation = mlx5::TagOperation::Sync;
                 Some(OpsWr { operation, ..list[0] })
@@ -293,7 +293,7 @@ impl<'a> Library<'a> {
 
     /// Gives the device the number of unexpected messages handled.
     fn synchronise(&mut self) {
-        if self.told != self.handled {
+        if self.reported != self.handled {
             let mut wr = OpsWr::sync(u64::MAX, self.handled);
             if self.random.next(2) == 0 {
                 wr = wr.signaled();
@@ -364,7 +364,7 @@ impl<'a> Library<'a> {
                     }
                     Err(error) => {
                         assert_eq!(error.kind, CompletionErrorKind::TagConsumed);
-                        assert!(at.is_none(), "the message is told before");
+                        assert!(at.is_none(), "the message is reported before");
                         self.too_late += 1;
                     }
                 }
@@ -453,7 +453,7 @@ impl<'a> Library<'a> {
     /// of software, so that it matches most messages; in the others, whenever there is room.
     fn may_send(&self) -> bool {
         let calm = (self.operations / 512).is_multiple_of(2);
-        let level = self.told == self.handled && self.posted.len() > 8;
+        let level = self.reported == self.handled && self.posted.len() > 8;
         self.unexpected.len() < 6 && (!calm || level)
     }
 

@@ -2,14 +2,14 @@
 //! Software has to report the number of unexpected messages that it has handled before the device
 //! matches the tags added since.
 
-use super::tag_rig::{RigOptions, TagRig, eager, told};
+use super::tag_rig::{RigOptions, TagRig, eager, fields};
 use crate::prelude::*;
 use mlx5::{OpsWr, TagAdd};
 
 pub(crate) const CASES: &[Case] = cases![
     tm_tags_added_behind_an_unexpected_message_match_once_it_was_handled: TAG_MATCHING,
     tm_tags_that_were_there_before_match_all_along: TAG_MATCHING,
-    tm_an_operation_tells_that_the_device_is_ahead: TAG_MATCHING,
+    tm_operation_reports_that_the_device_is_ahead: TAG_MATCHING,
     tm_the_count_of_every_operation_counts_for_those_behind_it: TAG_MATCHING,
     tm_a_removal_does_not_make_the_tag_that_it_removes_match: STEP | TAG_MATCHING,
     tm_unexpected_messages_ask_for_a_word_when_the_device_is_far_ahead: STEP | TAG_MATCHING,
@@ -30,7 +30,7 @@ fn add_unsynchronised(bed: &Bed, rig: &mut TagRig, tag: u64) -> bool {
 /// Sends a message. Returns the identifier of its completion, and whether it matched.
 fn message(bed: &Bed, rig: &mut TagRig, tag: u64) -> (u64, bool) {
     rig.eager(bed, tag, b"x");
-    let (opcode, wr_id, matched, ..) = told(&bed.poll_good(&mut rig.cq, 1)[0]);
+    let (opcode, wr_id, matched, ..) = fields(&bed.poll_good(&mut rig.cq, 1)[0]);
     assert_eq!(opcode, RECEIVE);
     (wr_id, matched)
 }
@@ -62,16 +62,16 @@ fn tm_tags_that_were_there_before_match_all_along(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn tm_an_operation_tells_that_the_device_is_ahead(bed: &Bed) -> Outcome {
+fn tm_operation_reports_that_the_device_is_ahead(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     rig.post_requests(100..110);
     let kept = rig.add(5, 5, 0..64);
     assert_eq!(message(bed, &mut rig, 1), (100, false));
     let sges = rig.buffer(0..64);
     let add = TagAdd { recv_wr_id: 6, sges: &sges, tag: 6, mask: u64::MAX };
-    for (behind, told) in [(OpsWr::sync(0, 0), true), (OpsWr::add(0, add), true)] {
+    for (behind, expected) in [(OpsWr::sync(0, 0), true), (OpsWr::add(0, add), true)] {
         let done = rig.run(bed, behind);
-        assert_eq!(done.as_completion().tm_sync_required(), told);
+        assert_eq!(done.as_completion().tm_sync_required(), expected);
     }
     let done = rig.run(bed, OpsWr::del(0, kept).synchronised(1));
     assert!(!done.as_completion().tm_sync_required(), "whatever it was when the tag was added");
@@ -85,12 +85,12 @@ fn tm_the_count_of_every_operation_counts_for_those_behind_it(bed: &Bed) -> Outc
     rig.post_requests(100..110);
     assert_eq!(message(bed, &mut rig, 1), (100, false));
     rig.queue.sync(1)?;
-    assert!(!add_unsynchronised(bed, &mut rig, 2), "a synchronisation before it told");
+    assert!(!add_unsynchronised(bed, &mut rig, 2), "a synchronisation before it reported");
     assert_eq!(message(bed, &mut rig, 1), (101, false));
     let kept = rig.add_with(TagAdd { recv_wr_id: 3, sges: &[], tag: 3, mask: u64::MAX });
     rig.queue.del(0, kept, Some(2))?;
     bed.poll_good(&mut rig.cq, 1);
-    assert!(!add_unsynchronised(bed, &mut rig, 4), "a removal before it told");
+    assert!(!add_unsynchronised(bed, &mut rig, 4), "a removal before it reported");
     for tag in [2, 4] {
         rig.senders[0].mr.write_at(0, &eager(tag, 0, b""))?;
         let sge = rig.senders[0].mr.sge(0..16)?;
@@ -98,7 +98,7 @@ fn tm_the_count_of_every_operation_counts_for_those_behind_it(bed: &Bed) -> Outc
         batch.wr(0, SendFlags::SIGNALED).send().sge(sge);
         batch.complete()?;
         let done = bed.poll_good(&mut rig.cq, 1);
-        assert_eq!(told(&done[0]), (RECEIVE, tag, true, true, false));
+        assert_eq!(fields(&done[0]), (RECEIVE, tag, true, true, false));
         bed.poll_good(&mut rig.senders[0].send_cq, 1);
     }
     Ok(())
@@ -116,9 +116,9 @@ fn tm_a_removal_does_not_make_the_tag_that_it_removes_match(bed: &Bed) -> Outcom
     rig.send_later(0, &eager(1, 0, b"x"));
     rig.queue.del(7, tag, Some(1))?;
     let done = bed.poll_good(&mut rig.cq, 2);
-    let mut told: Vec<_> = done.iter().map(told).map(|(opcode, id, matched, ..)| (opcode, id, matched)).collect();
-    told.sort_by_key(|told| told.1);
-    assert_eq!(told, [(CompletionOpcode::TmDel, 7, false), (RECEIVE, 101, false)]);
+    let mut found: Vec<_> = done.iter().map(fields).map(|(opcode, id, matched, ..)| (opcode, id, matched)).collect();
+    found.sort_by_key(|one| one.1);
+    assert_eq!(found, [(CompletionOpcode::TmDel, 7, false), (RECEIVE, 101, false)]);
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn unexpected(bed: &Bed, rig: &mut TagRig, count: u32, asking: &mut u32) {
         rig.send_later(0, &message);
         bed.settle();
         let done = bed.poll_good(&mut rig.cq, 1);
-        let (opcode, wr_id, matched, _, asks) = told(&done[0]);
+        let (opcode, wr_id, matched, _, asks) = fields(&done[0]);
         assert_eq!((opcode, wr_id, matched), (RECEIVE, 0, false));
         *asking += u32::from(asks);
         bed.poll_good(&mut rig.senders[0].send_cq, 1);

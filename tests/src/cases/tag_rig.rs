@@ -229,10 +229,10 @@ pub(crate) fn eager(tag: u64, app_ctx: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The fields of a completion: opcode, identifier, and whether it is matched, valid, to be
 /// synchronised.
-pub(crate) type Told = (CompletionOpcode, u64, bool, bool, bool);
+pub(crate) type Fields = (CompletionOpcode, u64, bool, bool, bool);
 
 /// The tag-matching fields of a completion.
-pub(crate) fn told(completion: &OwnedCompletion) -> Told {
+pub(crate) fn fields(completion: &OwnedCompletion) -> Fields {
     let wc = completion.as_completion();
     (wc.opcode(), wc.wr_id(), wc.tm_match(), wc.tm_data_valid(), wc.tm_sync_required())
 }

@@ -13,7 +13,7 @@ pub(crate) const CASES: &[Case] = cases![
     an_attribute_that_a_transition_does_not_take_is_named,
     a_state_that_is_not_next_is_refused_with_those_that_are,
     the_kernel_driver_cannot_drain_a_send_queue_and_the_refusal_says_so,
-    a_query_tells_what_was_set,
+    query_returns_the_attributes_that_were_set,
     attributes_change_within_rts,
     a_path_by_a_port_that_is_not_there_is_refused_before_the_kernel_sees_it,
     every_state_leads_to_reset_and_to_error,
@@ -200,27 +200,27 @@ fn the_kernel_driver_cannot_drain_a_send_queue_and_the_refusal_says_so(bed: &Bed
     Ok(())
 }
 
-fn a_query_tells_what_was_set(bed: &Bed) -> Outcome {
+fn query_returns_the_attributes_that_were_set(bed: &Bed) -> Outcome {
     let mut end = bed.end::<Rc>(&PairOptions::default().sq_sig_all(true))?;
     let fresh = end.qp.query()?;
     assert_eq!((fresh.qp_state, fresh.ah_attr), (QueueState::Reset, None));
     advance(&mut end, rc, 3)?;
-    let told = end.qp.query()?;
-    assert_eq!(told.qp_state, QueueState::ReadyToSend);
-    assert_eq!(told.path_mtu, Some(Mtu::Mtu1024));
-    assert_eq!(told.dest_qp_num.get(), end.qp.qp_num());
-    assert_eq!((told.rq_psn.get(), told.sq_psn.get()), (0x123, 0x123));
-    assert_eq!((told.timeout.get(), told.retry_cnt.get(), told.rnr_retry.get()), (14, 6, 5));
-    assert_eq!((told.max_rd_atomic, told.max_dest_rd_atomic), (2, 4));
-    assert_eq!(told.min_rnr_timer.get(), 12);
-    assert_eq!((told.port_num, told.pkey_index), (end.port.port_num, 0));
-    assert_eq!(told.qp_access_flags, AccessFlags::REMOTE_WRITE);
-    let path = told.ah_attr.ok_or("a connected queue pair has a path")?;
+    let attr = end.qp.query()?;
+    assert_eq!(attr.qp_state, QueueState::ReadyToSend);
+    assert_eq!(attr.path_mtu, Some(Mtu::Mtu1024));
+    assert_eq!(attr.dest_qp_num.get(), end.qp.qp_num());
+    assert_eq!((attr.rq_psn.get(), attr.sq_psn.get()), (0x123, 0x123));
+    assert_eq!((attr.timeout.get(), attr.retry_cnt.get(), attr.rnr_retry.get()), (14, 6, 5));
+    assert_eq!((attr.max_rd_atomic, attr.max_dest_rd_atomic), (2, 4));
+    assert_eq!(attr.min_rnr_timer.get(), 12);
+    assert_eq!((attr.port_num, attr.pkey_index), (end.port.port_num, 0));
+    assert_eq!(attr.qp_access_flags, AccessFlags::REMOTE_WRITE);
+    let path = attr.ah_attr.ok_or("a connected queue pair has a path")?;
     let set = path_to_self(&end.port);
     assert_eq!((path.port_num, path.dlid), (set.port_num, set.dlid));
     assert_eq!(path.grh.map(|route| route.dgid), set.grh.map(|route| route.dgid));
-    assert_eq!(told.cap.max_recv_wr, end.qp.caps().max_recv_wr);
-    assert!(told.sq_sig_all && !told.sq_draining);
+    assert_eq!(attr.cap.max_recv_wr, end.qp.caps().max_recv_wr);
+    assert!(attr.sq_sig_all && !attr.sq_draining);
     Ok(())
 }
 
@@ -229,9 +229,9 @@ fn attributes_change_within_rts(bed: &Bed) -> Outcome {
     advance(&mut end, rc, 3)?;
     let more = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
     end.qp.modify(&QpAttributes::new().qp_access_flags(more).min_rnr_timer(RnrTimer::new(20)?))?;
-    let told = end.qp.query()?;
-    assert_eq!((told.qp_access_flags, told.min_rnr_timer.get()), (more, 20));
-    assert_eq!(told.retry_cnt.get(), 6, "what is not named stays");
+    let attr = end.qp.query()?;
+    assert_eq!((attr.qp_access_flags, attr.min_rnr_timer.get()), (more, 20));
+    assert_eq!(attr.retry_cnt.get(), 6, "what is not named stays");
 
     let mut datagram = bed.end::<Ud>(&PairOptions::default())?;
     advance(&mut datagram, ud, 3)?;
@@ -343,8 +343,8 @@ fn goes_on<T: Traffic>(bed: &Bed) -> Outcome {
     let error = failed[0].as_completion().status().expect_err("no such key");
     assert_eq!(error.kind, CompletionErrorKind::Known(Syndrome::LocalProtection));
     assert!(failed[1].as_completion().status().expect_err("after it").is_flushed());
-    let told = pair.a.qp.query()?;
-    assert_eq!(told.qp_state, QueueState::SendQueueError);
+    let attr = pair.a.qp.query()?;
+    assert_eq!(attr.qp_state, QueueState::SendQueueError);
     pair.a.qp.modify(&to(QueueState::ReadyToSend).cur_qp_state(QueueState::SendQueueError))?;
     fill(&pair.a.mr, 0, 8, 64)?;
     pair.a.post(Form::Typed, Post::new(Op::Send, 3, mlx5::Data::Sges(&fine)))?;

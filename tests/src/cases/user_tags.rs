@@ -9,67 +9,67 @@ use mlx5::{
 };
 
 pub(crate) const CASES: &[Case] = cases![
-    each_completion_tells_the_tag_of_its_queue_pair: EVERY_MODEL,
-    compressed_completions_tell_the_tags_of_their_queue_pairs: SIMULATOR,
-    errors_and_flushed_requests_tell_tags: EVERY_MODEL,
+    each_completion_has_the_tag_of_its_queue_pair: EVERY_MODEL,
+    compressed_completions_have_the_tags_of_their_queue_pairs: SIMULATOR,
+    errors_and_flushed_requests_have_tags: EVERY_MODEL,
     a_tag_is_set_while_completions_wait,
-    receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair: EVERY_MODEL,
-    receives_of_an_extended_connection_tell_the_tag_of_their_queue: SIMULATOR,
-    completions_of_a_tag_matching_queue_tell_its_user_tag: TAG_MATCHING,
-    completions_of_destroyed_queue_pairs_tell_nobodys_tag,
+    receives_of_a_shared_receive_queue_have_the_tag_of_the_queue_pair: EVERY_MODEL,
+    receives_of_an_extended_connection_have_the_tag_of_their_queue: SIMULATOR,
+    completions_of_a_tag_matching_queue_have_its_user_tag: TAG_MATCHING,
+    completions_of_destroyed_queue_pairs_have_no_other_tag,
 ];
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
 /// The way to poll.
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum Form {
     Closure,
     Failing,
     Copies,
-    Lending,
+    Cursor,
     Iterator,
 }
 
-impl How {
+impl Form {
     const ALL: [Self; 5] =
-        [Self::Closure, Self::Failing, Self::Copies, Self::Lending, Self::Iterator];
+        [Self::Closure, Self::Failing, Self::Copies, Self::Cursor, Self::Iterator];
 }
 
 /// Waits for `count` completions, and returns what `read` finds in them.
-fn told<R>(
+fn polled<R>(
     bed: &Bed,
-    how: How,
+    form: Form,
     cq: &mut CompletionQueue,
     count: usize,
     read: impl Fn(WorkCompletion<'_>) -> R,
 ) -> Vec<R> {
     let mut found = Vec::new();
     bed.until("completions", || {
-        match how {
-            How::Closure => {
+        match form {
+            Form::Closure => {
                 cq.poll(3, |completion| found.push(read(completion))).expect("sound");
             }
-            How::Failing => {
+            Form::Failing => {
                 let each = |completion: WorkCompletion<'_>| {
                     found.push(read(completion));
                     Ok::<_, PollError>(())
                 };
                 cq.try_poll(3, each).expect("sound");
             }
-            How::Copies => {
+            Form::Copies => {
                 let mut copies = [OwnedCompletion::default(); 3];
                 let count = cq.poll_into(&mut copies).expect("sound");
                 found.extend(copies[..count].iter().map(|copy| read(copy.as_completion())));
             }
-            How::Lending => {
+            Form::Cursor => {
                 let mut completions = cq.completions().expect("sound");
                 while let Some(completion) = completions.next() {
                     found.push(read(completion));
                 }
                 completions.finish().expect("sound");
             }
-            How::Iterator => {
+            Form::Iterator => {
                 for completion in cq.completions().expect("sound") {
                     found.push(read(completion.as_completion()));
                 }
@@ -77,7 +77,7 @@ fn told<R>(
         }
         found.len() >= count
     });
-    assert_eq!(found.len(), count, "{how:?}");
+    assert_eq!(found.len(), count, "{form:?}");
     found
 }
 
@@ -115,10 +115,10 @@ fn three(bed: &Bed, compression: Option<CqeCompression>) -> Result<Three, Failed
     Ok(Three { near, far, cq, mr })
 }
 
-fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
+fn each_completion_has_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
     let Three { mut near, mut far, mut cq, mr } = three(bed, None)?;
     for round in 0..60_u64 {
-        let how = How::ALL[round as usize % 5];
+        let form = Form::ALL[round as usize % 5];
         for (qp, end) in near.iter_mut().zip(&mut far) {
             qp.recv(100, mr.sge(0..64)?)?;
             write(qp, end.mr.remote(0..)?, 1, 1 + round % 3);
@@ -128,8 +128,8 @@ fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
         let of = |completion: WorkCompletion<'_>| {
             (completion.qp_num(), completion.user_tag(), completion.wr_id() == 100)
         };
-        let mut told = told(bed, how, &mut cq, count, of);
-        told.sort_unstable();
+        let mut polled = polled(bed, form, &mut cq, count, of);
+        polled.sort_unstable();
         let mut expected: Vec<_> = near
             .iter()
             .zip(1..)
@@ -139,7 +139,7 @@ fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
             })
             .collect();
         expected.sort_unstable();
-        assert_eq!(told, expected, "{how:?}");
+        assert_eq!(polled, expected, "{form:?}");
         for end in &mut far {
             // These queues have no tag.
             assert_eq!(bed.poll_one(&mut end.send_cq).user_tag(), 0);
@@ -148,10 +148,10 @@ fn each_completion_tells_the_tag_of_its_queue_pair(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outcome {
+fn compressed_completions_have_the_tags_of_their_queue_pairs(bed: &Bed) -> Outcome {
     let Three { mut near, mut far, mut cq, mr } = three(bed, Some(CqeCompression::Hash))?;
     let mut compressed = 0;
-    for how in How::ALL.into_iter().cycle().take(30) {
+    for form in Form::ALL.into_iter().cycle().take(30) {
         for (qp, end) in near.iter_mut().zip(&mut far) {
             for wr_id in 0..5 {
                 qp.recv(wr_id, mr.sge(0..64)?)?;
@@ -165,14 +165,14 @@ fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outco
             write(qp, end.mr.remote(0..)?, 5, 5);
             bed.settle();
         }
-        let mut told = told(bed, how, &mut cq, 30, |completion| {
+        let mut polled = polled(bed, form, &mut cq, 30, |completion| {
             (completion.user_tag(), completion.wr_id(), completion.is_compressed())
         });
-        compressed += told.iter().filter(|told| told.2).count();
-        told.sort_unstable();
-        let found = told.into_iter().map(|(tag, wr_id, _)| (tag, wr_id));
+        compressed += polled.iter().filter(|polled| polled.2).count();
+        polled.sort_unstable();
+        let found = polled.into_iter().map(|(tag, wr_id, _)| (tag, wr_id));
         let expected = (1..=3).flat_map(|tag| (0..10).map(move |wr_id| (tag, wr_id)));
-        assert!(found.eq(expected), "{how:?}");
+        assert!(found.eq(expected), "{form:?}");
         for end in &mut far {
             // A completed request makes room.
             end.qp.post(|batch| batch.wr(0, SIGNALED).rdma_write(mr.remote(0..).expect("inside")).inline_data(b"x"))?;
@@ -183,20 +183,20 @@ fn compressed_completions_tell_the_tags_of_their_queue_pairs(bed: &Bed) -> Outco
     Ok(())
 }
 
-fn errors_and_flushed_requests_tell_tags(bed: &Bed) -> Outcome {
-    for how in How::ALL {
+fn errors_and_flushed_requests_have_tags(bed: &Bed) -> Outcome {
+    for form in Form::ALL {
         let Three { mut near, far, mut cq, mr } = three(bed, None)?;
         // Memory that the peer does not have.
         let nowhere = RemoteAddress { addr: 8, rkey: 0x00ff_ff00 };
         near[1].recv(9, mr.sge(0..64)?)?;
         write(&mut near[1], nowhere, 1, 3);
         write(&mut near[2], far[2].mr.remote(0..)?, 1, 2);
-        let mut told = told(bed, how, &mut cq, 6, |completion| {
+        let mut polled = polled(bed, form, &mut cq, 6, |completion| {
             (completion.user_tag(), completion.wr_id(), completion.is_success())
         });
-        told.sort_unstable();
+        polled.sort_unstable();
         let failed = [(2, 1, false), (2, 2, false), (2, 3, false), (2, 9, false)];
-        assert_eq!(told, [&failed[..], &[(3, 1, true), (3, 2, true)]].concat(), "{how:?}");
+        assert_eq!(polled, [&failed[..], &[(3, 1, true), (3, 2, true)]].concat(), "{form:?}");
     }
     Ok(())
 }
@@ -217,11 +217,11 @@ fn a_tag_is_set_while_completions_wait(bed: &Bed) -> Outcome {
     let any = AnyQueuePair::from(QueuePair::join(send, receive, control));
     any.set_user_tag(8);
     assert_eq!((any.user_tag(), bed.poll_one(&mut cq).user_tag()), (8, 8));
-    assert_eq!(before.user_tag(), 0, "a copy keeps what was told");
+    assert_eq!(before.user_tag(), 0, "a copy keeps what was reported");
     Ok(())
 }
 
-fn receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair(bed: &Bed) -> Outcome {
+fn receives_of_a_shared_receive_queue_have_the_tag_of_the_queue_pair(bed: &Bed) -> Outcome {
     let options = PairOptions::default();
     let (context, connect) = (bed.context(), ConnectOptions::default());
     let pd = context.alloc_pd()?;
@@ -239,7 +239,7 @@ fn receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair(bed: &Bed) 
         ends.push((tag, qp, end));
     }
     for round in 0..20_u64 {
-        let how = How::ALL[round as usize % 5];
+        let form = Form::ALL[round as usize % 5];
         for wr_id in 0..4 {
             srq.recv(round << 8 | wr_id, mr.sge(0..64)?)?;
         }
@@ -250,15 +250,15 @@ fn receives_of_a_shared_receive_queue_tell_the_tag_of_the_queue_pair(bed: &Bed) 
             bed.poll_good(&mut end.send_cq, 1);
             expected.push((qp.qp_num(), *tag, round << 8 | n));
         }
-        let told = told(bed, how, &mut cq, 4, |completion| {
+        let polled = polled(bed, form, &mut cq, 4, |completion| {
             (completion.qp_num(), completion.user_tag(), completion.wr_id())
         });
-        assert_eq!(told, expected, "{how:?}");
+        assert_eq!(polled, expected, "{form:?}");
     }
     Ok(())
 }
 
-fn receives_of_an_extended_connection_tell_the_tag_of_their_queue(bed: &Bed) -> Outcome {
+fn receives_of_an_extended_connection_have_the_tag_of_their_queue(bed: &Bed) -> Outcome {
     let options = ConnectOptions::default();
     let (context, sender) = (bed.context(), bed.context());
     let domain = context.open_xrcd()?;
@@ -279,7 +279,7 @@ fn receives_of_an_extended_connection_tell_the_tag_of_their_queue(bed: &Bed) -> 
     let (here, there) = (qp.endpoint(&far, psn, &options), target.endpoint(&port, psn, &options));
     target.connect(&port, psn, &here, &options)?;
     qp.connect(&far, psn, &there, &options)?;
-    for how in How::ALL {
+    for form in Form::ALL {
         for srq in &mut queues {
             srq.recv(1, mr.sge(0..64)?)?;
         }
@@ -288,17 +288,17 @@ fn receives_of_an_extended_connection_tell_the_tag_of_their_queue(bed: &Bed) -> 
                 batch.wr(0, SIGNALED).send().xrc_srqn(srq.srqn()).inline_data(b"hello");
             }
         })?;
-        let sent = told(bed, how, &mut send_cq, 2, |completion| completion.user_tag());
-        assert_eq!(sent, [77, 77], "{how:?}");
-        let received = told(bed, how, &mut cq, 2, |completion| completion.user_tag());
-        assert_eq!(received, [5, 6], "{how:?}");
+        let sent = polled(bed, form, &mut send_cq, 2, |completion| completion.user_tag());
+        assert_eq!(sent, [77, 77], "{form:?}");
+        let received = polled(bed, form, &mut cq, 2, |completion| completion.user_tag());
+        assert_eq!(received, [5, 6], "{form:?}");
     }
     Ok(())
 }
 
-fn completions_of_a_tag_matching_queue_tell_its_user_tag(bed: &Bed) -> Outcome {
+fn completions_of_a_tag_matching_queue_have_its_user_tag(bed: &Bed) -> Outcome {
     const TAG: u64 = 0x1234_5678_9abc;
-    for how in How::ALL {
+    for form in Form::ALL {
         let options = RigOptions { user_tag: TAG, ..RigOptions::default() };
         let mut rig = TagRig::new(bed, options)?;
         rig.post_requests(0..4);
@@ -308,21 +308,21 @@ fn completions_of_a_tag_matching_queue_tell_its_user_tag(bed: &Bed) -> Outcome {
         rig.queue.post_srq_ops(&mut list)?;
         bed.settle();
         let of = |completion: WorkCompletion<'_>| (completion.wr_id(), completion.user_tag());
-        assert_eq!(told(bed, how, &mut rig.cq, 2, of), [(1, TAG), (2, TAG)], "{how:?}");
+        assert_eq!(polled(bed, form, &mut rig.cq, 2, of), [(1, TAG), (2, TAG)], "{form:?}");
         // One message that matches, and one that does not.
         for tag in [7_u64, 9] {
             let message = super::tag_rig::eager(tag, 0, b"message");
             rig.senders[0].qp.post(|batch| batch.wr(0, SIGNALED).send().inline_data(&message))?;
             bed.settle();
         }
-        let told = told(bed, how, &mut rig.cq, 2, of);
-        assert_eq!(told, [(1007, TAG), (0, TAG)], "{how:?}");
+        let polled = polled(bed, form, &mut rig.cq, 2, of);
+        assert_eq!(polled, [(1007, TAG), (0, TAG)], "{form:?}");
     }
     Ok(())
 }
 
-fn completions_of_destroyed_queue_pairs_tell_nobodys_tag(bed: &Bed) -> Outcome {
-    for how in How::ALL {
+fn completions_of_destroyed_queue_pairs_have_no_other_tag(bed: &Bed) -> Outcome {
+    for form in Form::ALL {
         let Three { mut near, far, mut cq, mr } = three(bed, None)?;
         for round in 0..3 {
             for (qp, end) in near.iter_mut().zip(&far) {
@@ -337,8 +337,8 @@ fn completions_of_destroyed_queue_pairs_tell_nobodys_tag(bed: &Bed) -> Outcome {
         // Its user index may go to another queue pair, which must not be taken for the old one.
         let pd = mr.pd();
         let new = pd.create_qp::<Rc>(&cq, &cq).user_tag(4).build()?;
-        let left = told(bed, how, &mut cq, 5, |completion| completion.user_tag());
-        assert_eq!(left, [3, 1, 3, 1, 3], "{how:?}");
+        let left = polled(bed, form, &mut cq, 5, |completion| completion.user_tag());
+        assert_eq!(left, [3, 1, 3, 1, 3], "{form:?}");
         bed.nothing(&mut cq);
         assert_eq!(copy.user_tag(), 1);
         drop(new);

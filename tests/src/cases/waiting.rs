@@ -7,11 +7,11 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 pub(crate) const CASES: &[Case] = cases![
-    who_waits_misses_no_completion,
+    waiter_misses_no_completion,
     threads_on_one_channel_each_hear_of_their_own_queue,
-    what_one_reads_for_another_is_not_lost_to_events,
+    event_read_by_another_waiter_is_not_lost,
     a_time_ends_a_wait,
-    a_device_that_fails_wakes_who_waits_without_end: EVERY_MODEL | SIMULATOR | DIRTY,
+    failing_device_wakes_a_waiter_without_limit: EVERY_MODEL | SIMULATOR | DIRTY,
     a_queue_without_a_channel_cannot_be_waited_for,
     an_overrun_ends_a_wait_whether_its_event_is_read_or_not: SIMULATOR | DEVX,
 ];
@@ -90,7 +90,7 @@ fn join<T>(bed: &Bed, thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().expect("no panic")
 }
 
-fn who_waits_misses_no_completion(bed: &Bed) -> Outcome {
+fn waiter_misses_no_completion(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (mut lone, mut cq) = lone(bed, &context, &channel)?;
@@ -159,7 +159,7 @@ fn threads_on_one_channel_each_hear_of_their_own_queue(bed: &Bed) -> Outcome {
     })
 }
 
-fn what_one_reads_for_another_is_not_lost_to_events(bed: &Bed) -> Outcome {
+fn event_read_by_another_waiter_is_not_lost(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (mut one, mut one_cq) = lone(bed, &context, &channel)?;
@@ -192,7 +192,7 @@ fn a_time_ends_a_wait(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn a_device_that_fails_wakes_who_waits_without_end(bed: &Bed) -> Outcome {
+fn failing_device_wakes_a_waiter_without_limit(bed: &Bed) -> Outcome {
     let context = bed.context();
     let channel = context.create_comp_channel()?;
     let (_lone, mut cq) = lone(bed, &context, &channel)?;
@@ -231,11 +231,11 @@ fn an_overrun_ends_a_wait_whether_its_event_is_read_or_not(bed: &Bed) -> Outcome
         }
         bed.settle();
         assert_eq!(bed.poll_good(&mut cq, 4).len(), 4);
-        let (events, told) = (context.async_events(), AsyncEvent::CqError(cq.id()));
+        let (events, expected) = (context.async_events(), AsyncEvent::CqError(cq.id()));
         let ended = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| cq.wait(false, LONG));
             if is_read {
-                bed.until("the event", || events.next().expect("there") == Some(told));
+                bed.until("the event", || events.next().expect("there") == Some(expected));
             }
             join(bed, waiter)
         });

@@ -223,13 +223,13 @@ fn c_weakness_08_a_request_of_several_wqes_counts_once(bed: &Bed) -> Outcome {
     assert_eq!(rig.pending(&drained)?, [5, 6]);
     rig.resume()?;
     let done = bed.poll_good(&mut rig.pair.a.send_cq, 2);
-    let told: Vec<_> = done
+    let reported: Vec<_> = done
         .iter()
         .map(|one| one.as_completion())
         .map(|one| (one.wr_id(), one.cancelled(), one.opcode()))
         .collect();
     let configured = CompletionOpcode::Other(Opcode::Umr);
-    assert_eq!(told, [(5, false, configured), (6, true, configured)]);
+    assert_eq!(reported, [(5, false, configured), (6, true, configured)]);
     bed.nothing(&mut rig.pair.a.send_cq);
     Ok(())
 }

@@ -6,14 +6,14 @@ use mlx5::{BindError, ErrorKind, MemoryWindow};
 
 pub(crate) const CASES: &[Case] = cases![
     a_window_of_type_two_gives_the_rights_it_was_bound_with: SIMULATOR,
-    a_window_is_bound_anew_after_it_was_invalidated: SIMULATOR,
+    window_is_bound_again_after_it_was_invalidated: SIMULATOR,
     a_bound_window_of_type_two_cannot_be_bound_again: SIMULATOR,
     a_window_is_invalidated_by_a_send_from_the_other_side: SIMULATOR,
     a_window_of_type_one_is_bound_by_a_call_and_again: SIMULATOR,
     an_unbound_window_of_type_one_leads_nowhere: SIMULATOR,
     a_window_whose_addresses_count_from_zero: SIMULATOR,
     a_window_ends_where_it_was_bound_to_end: SIMULATOR,
-    what_cannot_be_bound_is_refused_with_the_reason,
+    impossible_bind_is_refused_with_the_reason,
     a_batch_that_is_aborted_binds_nothing: SIMULATOR,
     windows_come_and_go,
 ];
@@ -86,7 +86,7 @@ fn a_window_of_type_two_gives_the_rights_it_was_bound_with(bed: &Bed) -> Outcome
     Ok(())
 }
 
-fn a_window_is_bound_anew_after_it_was_invalidated(bed: &Bed) -> Outcome {
+fn window_is_bound_again_after_it_was_invalidated(bed: &Bed) -> Outcome {
     let Pair { mut a, mut b } = pair(bed)?;
     let mut window = b.pd.alloc_mw::<TypeTwo>()?;
     let old = bind(bed, &mut b, &mut window, Access::REMOTE_WRITE)?;
@@ -192,7 +192,7 @@ fn a_window_ends_where_it_was_bound_to_end(bed: &Bed) -> Outcome {
     Ok(())
 }
 
-fn what_cannot_be_bound_is_refused_with_the_reason(bed: &Bed) -> Outcome {
+fn impossible_bind_is_refused_with_the_reason(bed: &Bed) -> Outcome {
     let context = bed.context();
     let (pd, other) = (context.alloc_pd()?, context.alloc_pd()?);
     let mut window = pd.alloc_mw::<TypeTwo>()?;

@@ -152,7 +152,7 @@ fn a_pd_has_a_handle_and_a_number() {
 }
 
 #[test]
-fn a_registration_says_where_and_for_whom() {
+fn registration_has_address_and_access() {
     let file = Script::new().then(|call| {
         assert_eq!(command(call), 9);
         let request: write_cmd::RegMr = core_in(call);
@@ -234,7 +234,7 @@ fn a_cq_leaves_out_what_it_does_not_have() {
 }
 
 #[test]
-fn a_cq_tells_its_channel_events_and_uar() {
+fn cq_command_has_channel_events_and_uar() {
     use attr::create_cq as id;
     use std::os::fd::AsRawFd;
     let (channel, events) = std::io::pipe().unwrap();
@@ -330,7 +330,7 @@ fn an_xrc_target_names_its_domain_alone() {
 }
 
 #[test]
-fn a_destroyed_qp_tells_the_events_it_reported() {
+fn destroyed_qp_returns_its_event_count() {
     let file = Script::new()
         .then(|call| {
             assert_eq!(call.method, method::QP_DESTROY);
@@ -423,7 +423,7 @@ fn an_address_handle_comes_with_the_mac() {
 }
 
 #[test]
-fn a_uar_tells_where_to_map_it() {
+fn uar_returns_its_mapping_offset() {
     use attr::uar_alloc as id;
     let file = Script::new().then(|call| {
         assert_eq!(call.method, method::UAR_ALLOC);

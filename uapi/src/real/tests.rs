@@ -111,7 +111,7 @@ fn a_device_is_found_with_all_that_sysfs_says_of_it() {
 }
 
 #[test]
-fn devices_come_in_the_order_of_their_numbers_and_others_are_told_apart() {
+fn devices_are_sorted_by_number_and_other_drivers_devices_are_marked() {
     let tree = TempDir::new();
     add_device(&tree, 10, "mlx5_1", "pci0000:00/0000:04:00.0", CX5);
     let mlx4 = "pci:v000015B3d00001007sv000015B3sd00000000bc02sc00i00\n";
@@ -123,7 +123,7 @@ fn devices_come_in_the_order_of_their_numbers_and_others_are_told_apart() {
 }
 
 #[test]
-fn a_node_that_makes_no_sense_hides_no_other_and_is_told() {
+fn malformed_node_hides_no_other_and_is_reported() {
     let tree = TempDir::new();
     for n in 0..6 {
         add_device(&tree, n, &format!("mlx5_{n}"), &format!("pci0000:00/0000:0{n}:00.0"), CX5);
@@ -387,7 +387,7 @@ fn an_event_file_never_blocks_and_can_be_waited_for() {
 }
 
 #[test]
-fn uevents_come_from_the_kernel_and_nobody_else() {
+fn uevents_of_the_kernel_alone_are_accepted() {
     use crate::{uevent::Uevent, wait::wait_readable};
     use nix::sys::socket::{MsgFlags, NetlinkAddr, getsockname, sendto};
     use std::time::Duration;

@@ -151,7 +151,7 @@ unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
     // SAFETY: the caller of `get_cq_event` promises that `channel` was not destroyed.
     let (fd, events) = unsafe {
         let this = &*ChannelObject::of(channel);
-        if let Some(cq) = this.detached.unclaimed()?.and_then(|event| this.queues.tell(&event)) {
+        if let Some(cq) = this.detached.unclaimed()?.and_then(|event| this.queues.deliver(&event)) {
             return Ok(cq);
         }
         (this.detached.as_fd().as_raw_fd(), this.events.waited())
@@ -164,7 +164,7 @@ unsafe fn next(channel: *mut ibv_comp_channel) -> Verb<*mut ibv_cq> {
         };
         let event = events.channel.count(read)?.ok_or(Refusal(libc::EAGAIN))?;
         // Skip an event of a completion queue that was destroyed meanwhile.
-        if let Some(cq) = events.queues.tell(&event) {
+        if let Some(cq) = events.queues.deliver(&event) {
             return Ok(cq);
         }
     }

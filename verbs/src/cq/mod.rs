@@ -231,12 +231,12 @@ pub unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let done = (*this).target.withdraw();
         ended(done.map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*this).domain);
-            let told = context.objects.cqs.remove(&id);
+            let delivered = context.objects.cqs.remove(&id);
             let (mutex, cond) = (&raw mut (*cq).mutex, &raw mut (*cq).cond);
-            wait_for_acks(mutex, cond, &raw const (*cq).async_events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*cq).async_events_completed, delivered);
             if !channel.is_null() {
-                let told = ChannelObject::remove(channel, id);
-                wait_for_acks(mutex, cond, &raw const (*cq).comp_events_completed, told);
+                let delivered = ChannelObject::remove(channel, id);
+                wait_for_acks(mutex, cond, &raw const (*cq).comp_events_completed, delivered);
             }
             ManuallyDrop::drop(&mut *(*this).queue.get());
             drop(Box::from_raw(this));

@@ -91,16 +91,16 @@ unsafe fn describe(context: &ContextObject, to: *mut mlx5dv_context) -> Verb {
     // The program's structure may be an older, shorter one, so only these fields are written.
     unsafe {
         let asked = (*to).comp_mask;
-        let mut told = 0;
-        macro_rules! tell {
+        let mut answered = 0;
+        macro_rules! fill {
             ($($mask:ident: $($field:ident = $value:expr),*;)*) => {
                 $(if asked & u64::from($mask) != 0 {
                     $((&raw mut (*to).$field).write($value);)*
-                    told |= u64::from($mask);
+                    answered |= u64::from($mask);
                 })*
             };
         }
-        tell! {
+        fill! {
             MLX5DV_CONTEXT_MASK_CQE_COMPRESION: cqe_comp_caps = mlx5dv_cqe_comp_caps {
                 max_num: driver.cqe_comp_caps.max_num,
                 supported_format: driver.cqe_comp_caps.supported_format,
@@ -134,28 +134,28 @@ unsafe fn describe(context: &ContextObject, to: *mut mlx5dv_context) -> Verb {
         if wants(MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE)
             && let Some(clock) = context.dv.clock(context)
         {
-            tell! { MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE:
+            fill! { MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE:
             max_clock_info_update_nsec = clock.overflow_period(); }
         }
         if wants(MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK)
             && let Some(clock) = context.dv.core_clock(context)
         {
-            tell! { MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK: hca_core_clock = clock; }
+            fill! { MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK: hca_core_clock = clock; }
         }
         if wants(MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS | MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM) {
             let answer = capabilities(context, CapGroup::GENERAL);
             let caps = answer.as_ref().map(|answer| answer.hca_cap());
             let ports = caps.map_or(0, |caps| caps.num_lag_ports());
             if ports != 0 {
-                tell! { MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS: num_lag_ports = ports as u8; }
+                fill! { MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS: num_lag_ports = ports as u8; }
             }
-            tell! { MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM:
+            fill! { MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM:
             max_dc_rd_atom = caps.map_or(0, |caps| 1 << caps.log_max_ra_req_dc()),
             max_dc_init_rd_atom = caps.map_or(0, |caps| 1 << caps.log_max_ra_res_dc()); }
         }
         (&raw mut (*to).version).write(0);
         (&raw mut (*to).flags).write(flags(limits, &driver));
-        (&raw mut (*to).comp_mask).write(told);
+        (&raw mut (*to).comp_mask).write(answered);
     }
     Ok(())
 }
@@ -175,7 +175,7 @@ fn flags(limits: &AllocUcontextResp, driver: &QueryDeviceResp) -> u64 {
     const MULTI_PACKET: u32 = 1 << 1;
     const ENHANCED_MULTI_PACKET: u32 = 1 << 2;
     let can = QueryDeviceFlags::from_bits_retain(driver.flags);
-    let told = UcontextRespMask::from_bits_retain(limits.comp_mask);
+    let answered = UcontextRespMask::from_bits_retain(limits.comp_mask);
     let packets = driver.support_multi_pkt_send_wqes;
     [
         (limits.cqe_version == 1, MLX5DV_CONTEXT_FLAGS_CQE_V1),
@@ -183,7 +183,7 @@ fn flags(limits: &AllocUcontextResp, driver: &QueryDeviceResp) -> u64 {
         (packets & ENHANCED_MULTI_PACKET != 0, MLX5DV_CONTEXT_FLAGS_ENHANCED_MPW),
         (can.contains(QueryDeviceFlags::CQE_128B_COMP), MLX5DV_CONTEXT_FLAGS_CQE_128B_COMP),
         (can.contains(QueryDeviceFlags::CQE_128B_PAD), MLX5DV_CONTEXT_FLAGS_CQE_128B_PAD),
-        (told.contains(UcontextRespMask::REAL_TIME_TS), MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS),
+        (answered.contains(UcontextRespMask::REAL_TIME_TS), MLX5DV_CONTEXT_FLAGS_REAL_TIME_TS),
         (limits.bf_reg_size != 0, MLX5DV_CONTEXT_FLAGS_BLUEFLAME),
     ]
     .into_iter()
@@ -247,7 +247,7 @@ mod tests {
     use mlx5_prm::zerocopy::FromZeros;
 
     #[test]
-    fn credits_by_packets_are_not_told_as_no_queue_pair_can_have_them() {
+    fn credits_by_packets_are_not_reported() {
         let limits = AllocUcontextResp::new_zeroed();
         let mut driver = QueryDeviceResp::new_zeroed();
         driver.flags =

@@ -30,7 +30,7 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
             control.report_unrecorded();
             Ok(parts)
         })?;
-        let (asked, mut told) = ((*to).comp_mask, 0);
+        let (asked, mut answered) = ((*to).comp_mask, 0);
         (*to).dbrec = parts.record.as_ptr().cast();
         let ring = parts.send;
         (*to).sq.buf = ring.start.as_ptr().cast();
@@ -45,7 +45,7 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
         let wants = |mask: c_uint| asked & u64::from(mask) != 0;
         if wants(MLX5DV_QP_MASK_UAR_MMAP_OFFSET) {
             (*to).uar_mmap_offset = parts.register.mmap_offset as i64;
-            told |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
+            answered |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
         }
         // Only raw packet queue pairs have these; for others they are zero.
         if wants(MLX5DV_QP_MASK_RAW_QP_HANDLES) {
@@ -53,13 +53,13 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
             (*to).tisn = parts.packet.tisn;
             (*to).rqn = parts.packet.rqn;
             (*to).sqn = parts.packet.sqn;
-            told |= u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES);
+            answered |= u64::from(MLX5DV_QP_MASK_RAW_QP_HANDLES);
         }
         if wants(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR) {
             (*to).tir_icm_addr = parts.packet.tir_icm_addr;
-            told |= u64::from(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR);
+            answered |= u64::from(MLX5DV_QP_MASK_RAW_QP_TIR_ADDR);
         }
-        (*to).comp_mask = told;
+        (*to).comp_mask = answered;
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb 
     // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
     // as far as its mask asks.
     unsafe {
-        let parts = SrqObject::of(from).lend()?;
+        let parts = SrqObject::of(from).raw_parts()?;
         (*to).buf = parts.requests.start.as_ptr().cast();
         (*to).dbrec = parts.record.as_ptr().cast();
         (*to).stride = parts.requests.stride;

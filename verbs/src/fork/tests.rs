@@ -77,7 +77,7 @@ fn kept(address: usize) -> bool {
 }
 
 #[test]
-fn registered_pages_are_kept_from_children_until_nobody_has_them_registered() {
+fn registered_pages_are_withheld_from_children_until_the_last_deregistration() {
     const PAGE: usize = 4096;
     // SAFETY: the mapping is new, at an address that the kernel chooses.
     let memory = unsafe {

@@ -21,7 +21,9 @@ pub(super) unsafe fn bind_of<T: CTransport>(
     rkey: u32,
     change: Change,
 ) -> c_int {
-    // SAFETY: by the contract; the lock is held while the queue is used.
+    // SAFETY: the caller of `bind_mw` promises that queue pair, window and region exist, and the
+    // functions of the queue pair are those of transport `T`. The lock is held while the queue is
+    // used.
     unsafe {
         let this = QpOf::<T>::of(qp);
         let binding = binding(mw, rkey, &bind.bind_info);
@@ -48,7 +50,7 @@ pub unsafe extern "C" fn bind_mw(
     mw: *mut ibv_mw,
     bind: *mut ibv_mw_bind,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `bind` is readable.
     let bind = unsafe { &*bind };
     let info = &bind.bind_info;
     let empty = info.mr.is_null() && (info.addr != 0 || info.length != 0);
@@ -56,13 +58,14 @@ pub unsafe extern "C" fn bind_mw(
         return status(Err(Refusal::INVALID));
     }
     if !info.mr.is_null() {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the region exists, and it is not NULL.
         let takes = unsafe { MrObject::check_bind(info.mr) };
         if takes.is_err() {
             return status(takes);
         }
     }
-    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    // SAFETY: the caller promises that queue pair and window exist, and the functions of the queue
+    // pair are those of its transport.
     unsafe {
         let rkey = (*mw).rkey;
         let next = rkey & !0xff | rkey.wrapping_add(1) & 0xff;

@@ -151,7 +151,8 @@ impl<T: CTransport> Open<'_, T> {
     #[inline(always)]
     pub(super) fn add<R>(&mut self, add: impl FnOnce(&mut Batch<'_, T>) -> R) -> R {
         *self.pending = Pending::Nothing;
-        // SAFETY: the batch was started or paused at this position, by the contract of `open`.
+        // SAFETY: the caller of `open` promises that the batch was started; it was paused at this
+        // position.
         let mut batch = unsafe { self.half.resume(*self.at) };
         let added = add(&mut batch);
         *self.at = batch.pause();
@@ -179,14 +180,16 @@ impl<T: CTransport> Open<'_, T> {
     /// Posts the batch.
     #[inline(always)]
     pub(super) fn complete(self) -> Result<(), BatchError> {
-        // SAFETY: as for `add`.
+        // SAFETY: the caller of `open` promises that the batch was started; it was paused at this
+        // position.
         unsafe { self.half.resume(*self.at) }.complete()
     }
 
     /// Discards the batch.
     pub(super) fn abort(self) {
         *self.pending = Pending::Nothing;
-        // SAFETY: as for `add`.
+        // SAFETY: the caller of `open` promises that the batch was started; it was paused at this
+        // position.
         unsafe { self.half.resume(*self.at) }.abort();
     }
 
@@ -246,7 +249,8 @@ impl<T: CTransport> Open<'_, T> {
     #[inline(never)]
     pub(super) unsafe fn finish(&mut self, data: Data<'_>) {
         *self.pending = Pending::Nothing;
-        // SAFETY: the batch was started or paused at this position, by the contract of `open`.
+        // SAFETY: the caller of `open` promises that the batch was started; it was paused at this
+        // position.
         let mut batch = unsafe { self.half.resume(*self.at) };
         let Kept { wr, vector, heads, .. } = &*self.kept;
         if const { cuts::<T>() } && wr.opcode == IBV_WR_TSO {
@@ -254,10 +258,12 @@ impl<T: CTransport> Open<'_, T> {
             let packet = unsafe { segmented(wr, &data) };
             batch.push(&tso_request::<T>(wr, packet.as_ref()));
         } else if const { cuts::<T>() } && *heads {
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises a complete request, whose data is readable until the call
+            // returns.
             unsafe { T::add_headed(&mut batch, wr, &data) };
         } else {
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises a complete request, whose data is readable until the call
+            // returns.
             batch.push(&unsafe { any_request::<T>(wr, data, receiver::<T>(wr, vector)) });
         }
         *self.at = batch.pause();
@@ -274,7 +280,8 @@ impl<T: CTransport> Open<'_, T> {
         if T::ADDRESS != Address::Nothing && !self.kept.addressed {
             self.keep_data(keep);
         } else {
-            // SAFETY: by the contract.
+            // SAFETY: the request has its receiver, and the caller promises that the rest of it is
+            // set.
             unsafe { self.finish(data) };
         }
     }
@@ -295,7 +302,8 @@ impl<T: CTransport> Open<'_, T> {
     pub(super) unsafe fn addressed(&mut self) {
         self.kept.addressed = true;
         if let Some(Early { kind: Kind::Sges(_) | Kind::Inline(_), .. }) = &self.kept.early {
-            // SAFETY: by the contract.
+            // SAFETY: receiver and data are set, and the caller promises that the rest of the
+            // request is.
             unsafe { self.finish_early() };
         }
     }
@@ -309,7 +317,8 @@ impl<T: CTransport> Open<'_, T> {
     unsafe fn finish_early(&mut self) {
         let Some(early) = self.kept.early.take() else { return };
         let Early { room, kind } = early;
-        // SAFETY: by the contract; the bytes in the room are readable.
+        // SAFETY: the caller promises a request that lacks only its data; the bytes in the room are
+        // readable.
         unsafe {
             match kind {
                 Kind::Nothing => {}
@@ -334,7 +343,8 @@ impl<T: CTransport> Open<'_, T> {
             return false;
         }
         if length != 0 {
-            // SAFETY: by the contract; there is room for as many.
+            // SAFETY: the caller promises that `length` bytes are readable, and `headers` has room
+            // for them.
             unsafe { headers.as_mut_ptr().copy_from(from, length.into()) };
         }
         wr.ext.tso = ibv_send_wr_u1_tso { hdr: headers.as_mut_ptr().cast(), hdr_sz: length, mss };
@@ -353,7 +363,8 @@ impl<T: CTransport> Open<'_, T> {
             return false;
         }
         *self.pending = Pending::Nothing;
-        // SAFETY: by the contracts of this function and of `open`.
+        // SAFETY: the caller of `open` promises that the batch was started; it was paused at this
+        // position. The caller of this promises a request of operation `O`.
         unsafe {
             let mut batch = self.half.resume(*self.at);
             let Kept { wr, vector, .. } = &*self.kept;
@@ -371,8 +382,8 @@ impl<T: CTransport> Open<'_, T> {
 /// `qp` is a queue pair of this transport, of which this thread has started a batch.
 #[inline(always)]
 pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
-    // SAFETY: by the contract, the send lock is held, and the batch was started: nothing else uses
-    // the queue before it is completed.
+    // SAFETY: the caller promises that this thread has started a batch, so it holds the send lock:
+    // no other code uses the queue before the batch is completed.
     unsafe {
         let this = QpOf::<T>::of(qp.cast());
         let Building { at, pending, kept } = &mut *this.building.get();
@@ -386,7 +397,7 @@ pub(super) unsafe fn open<'a, T: CTransport>(qp: Qp) -> Open<'a, T> {
 /// This thread holds the send lock, and there is no batch.
 #[inline(always)]
 pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread holds the send lock, and that there is no batch.
     unsafe {
         let building = &mut *this.building.get();
         building.at = this.send().wr_start().pause();
@@ -400,7 +411,7 @@ pub(super) unsafe fn start_batch<T: CTransport>(this: &QpOf<T>) {
 /// `qp` is a queue pair of this transport, of which this thread has started a batch, which is not
 /// used any more.
 pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread has started a batch, and uses it no more.
     unsafe {
         let open = open::<T>(qp);
         open.kept.wr.opcode = NONE;
@@ -416,7 +427,7 @@ pub(super) unsafe fn drop_batch<T: CTransport>(qp: Qp) {
 /// As for [`open`].
 #[inline(always)]
 pub(super) unsafe fn request<'a, T: CTransport>(qp: Qp, opcode: c_uint) -> &'a mut ibv_send_wr {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread has started a batch on this queue pair.
     unsafe {
         let mut open = open::<T>(qp);
         if open.is_pending() {
@@ -456,7 +467,8 @@ pub(super) unsafe fn keep_inline(pieces: &[Sge], room: &mut [Sge]) -> Kind {
     let mut to = room.as_mut_ptr().cast::<u8>();
     for piece in pieces.iter().filter(|piece| piece.length != 0) {
         let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
-        // SAFETY: by the contract; all pieces fit, and any bytes are SGEs.
+        // SAFETY: the caller promises that the pieces are readable; the sum of their lengths fits
+        // into `room`, and any bytes are valid SGEs.
         unsafe {
             to.copy_from(from, piece.length as usize);
             to = to.add(piece.length as usize);

@@ -78,7 +78,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         return Err(Refusal::INVALID);
     }
     let recv_cq = if init.recv_cq.is_null() { init.send_cq } else { init.recv_cq };
-    // SAFETY: by the contract of `create_qp`.
+    // SAFETY: the caller of `create_qp` promises that the protection domain exists.
     let (context, pd) = unsafe { (PdObject::context(wanted.pd), PdObject::of(wanted.pd)) };
     let thread_domain = pd.thread_domain();
     let allocator = pd.allocator(Purpose::QueuePair).or_else(|| context.dv.allocator());
@@ -109,7 +109,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
             .send_ops(ops)
             .wqe_signature(!receives && environment::signed_requests());
         if !init.srq.is_null() {
-            // SAFETY: by the contract of `create_qp`.
+            // SAFETY: the caller of `create_qp` promises that the shared receive queue exists, and
+            // it is not NULL.
             let srq = unsafe { SrqObject::of(init.srq) };
             builder = match srq.has_tags {
                 // Without the lock, which a thread that posts may have in the parent of this
@@ -147,8 +148,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
         };
         Ok(builder.build()?)
     };
-    // SAFETY: by the contract of `create_qp`. No lock is held while the program's functions are
-    // called.
+    // SAFETY: the caller of `create_qp` promises that the completion queues exist, and they are not
+    // NULL. No lock is held while the program's functions are called.
     let qp = unsafe {
         let send_target = CqObject::of(init.send_cq).target();
         let recv_target = match recv_cq == init.send_cq {
@@ -160,7 +161,7 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
     let (id, caps) = (qp.id(), qp.caps());
     let (send, receive, control) = qp.split();
     let mut c = ibv_qp_ex::blank();
-    // SAFETY: by the contract of `create_qp`.
+    // SAFETY: the caller of `create_qp` promises that the protection domain exists.
     c.qp_base.context = unsafe { (*wanted.pd).context };
     c.qp_base.qp_context = init.qp_context;
     c.qp_base.pd = wanted.pd;
@@ -212,7 +213,8 @@ unsafe fn make_of<T: CTransport>(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
 }
 
 unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
-    // SAFETY: by the contract of `create_qp`.
+    // SAFETY: the caller of `create_qp` promises that protection domain, completion queues and
+    // shared receive queue exist.
     unsafe {
         match wanted.init.qp_type {
             IBV_QPT_RC => make_of::<Rc>(wanted),
@@ -231,7 +233,8 @@ unsafe fn make(wanted: &Wanted<'_>) -> Verb<*mut QpObject> {
 /// # Safety
 /// `pd` exists, and so does what the attributes name; `init` is readable, its sizes are writable.
 pub unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `pd` and the objects that `init` names exist, that `init` is
+    // readable and that its sizes are writable.
     object(unsafe {
         let (driver, packets) = (Driver::default(), Packets::default());
         let wanted = Wanted { pd, init: &*init, create_flags: 0, send_ops: None, driver, packets };
@@ -262,7 +265,8 @@ pub(crate) unsafe fn create_ex(
     const OF_PACKETS: u32 = IBV_QP_CREATE_SCATTER_FCS
         | IBV_QP_CREATE_CVLAN_STRIPPING
         | IBV_QP_CREATE_PCI_WRITE_END_PADDING;
-    // SAFETY: by the contract. The attributes start with those of `create_qp`.
+    // SAFETY: the caller promises that `init` is readable and that the objects that it names exist.
+    // The attributes start with those of `create_qp`.
     unsafe {
         let ex = &*init;
         let has = |bit: u32| ex.comp_mask & bit != 0;
@@ -311,7 +315,8 @@ pub unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the context is open, that `init` is readable and that the
+    // objects that it names exist.
     object(unsafe { create_ex(context, init, Driver::default()) })
 }
 
@@ -338,12 +343,13 @@ unsafe fn destroy_of<T: CTransport>(this: *mut QpObject) -> Verb {
 
 /// Waits until the events of a queue pair that was destroyed are acknowledged.
 unsafe fn drop_events(this: *mut QpObject, id: QpId) {
-    // SAFETY: by the contract of `destroy_qp`.
+    // SAFETY: the caller of `destroy_qp` promises that the queue pair was not destroyed before: its
+    // memory is freed after this.
     unsafe {
-        let told = (*this).context().objects.qps.remove(&id);
+        let delivered = (*this).context().objects.qps.remove(&id);
         let base = (*this).as_c();
         let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
-        wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+        wait_for_acks(mutex, cond, &raw const (*base).events_completed, delivered);
     }
 }
 
@@ -352,6 +358,7 @@ unsafe fn drop_events(this: *mut QpObject, id: QpId) {
 /// # Safety
 /// `qp` was not destroyed. If the call succeeds, it is used no more.
 pub unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    // SAFETY: the caller promises that `qp` was not destroyed, and its functions are those of its
+    // transport.
     status(unsafe { (QpObject::of(qp).functions.destroy)(qp.cast()) })
 }

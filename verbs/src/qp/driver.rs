@@ -49,10 +49,10 @@ pub unsafe extern "C" fn from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex
 /// finishes the request.
 ///
 /// # Safety
-/// C's contract: a batch was started.
+/// The program has started a batch on this queue pair.
 #[inline(always)]
 unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the program started a batch on this queue pair.
     let mut open = unsafe { open::<Rc>(qp_of(dv)) };
     let Some(waiting) = waiting(&mut open) else {
         // The batch was refused already, or nothing is configured.
@@ -63,7 +63,7 @@ unsafe fn set(dv: Ex, setter: impl FnOnce(&mut Configuring) -> Verb) {
     }
     waiting.left = waiting.left.saturating_sub(1);
     if waiting.left == 0 {
-        // SAFETY: by the contract.
+        // SAFETY: a configuration waits, and the caller promises that a batch was started.
         unsafe { finish(&mut open) };
     }
 }
@@ -81,9 +81,9 @@ fn waiting<'a>(open: &'a mut Open<'_, Rc>) -> Option<&'a mut Configuring> {
 #[inline(always)]
 unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
     let mkey = std::mem::replace(&mut waiting.mkey, std::ptr::null_mut());
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the key exists.
     let (key, tag) = unsafe {
-        MkeyObject::forget_untold(mkey);
+        MkeyObject::clear_unreported(mkey);
         MkeyObject::key(mkey)
     };
     let configure = key.configure().tag(tag);
@@ -98,7 +98,7 @@ unsafe fn without_signature<'a>(waiting: &mut Configuring) -> Configure<'a> {
 /// # Safety
 /// The key exists.
 unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the key exists.
     let mut configure = unsafe { without_signature(waiting) };
     let Some(more) = waiting.more() else { return configure };
     if more.reset {
@@ -118,7 +118,7 @@ unsafe fn without_layout<'a>(waiting: &mut Configuring) -> Configure<'a> {
 unsafe fn finish(open: &mut Open<'_, Rc>) {
     open.leave_driver_request();
     let Some(mut waiting) = open.kept.configuring.take() else { return };
-    // SAFETY: C's contract: the key exists until the batch is completed.
+    // SAFETY: the program keeps the key until the batch is completed.
     let configure = unsafe { without_layout(&mut waiting) };
     let configure = match waiting.more().map_or(Layout::None, |more| more.layout) {
         Layout::None => configure,
@@ -150,7 +150,7 @@ unsafe extern "C" fn wr_mkey_configure(
     attr: *mut mlx5dv_mkey_conf_attr,
 ) {
     let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the attributes are readable.
+    // SAFETY: the program started a batch on this queue pair, and `attr` is readable.
     unsafe {
         let mut open = open::<Rc>(qp);
         open.begin_driver_request();
@@ -186,7 +186,7 @@ fn rights(access_flags: u32) -> Verb<MkeyAccess> {
 
 /// `mlx5dv_wr_set_mkey_access_flags`.
 unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
-    // SAFETY: C's contract.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe {
         set(dv, |waiting| {
             let twice = waiting.access.replace(rights(access_flags)?).is_some();
@@ -196,7 +196,7 @@ unsafe extern "C" fn wr_set_mkey_access_flags(dv: Ex, access_flags: u32) {
 }
 
 /// Sets the layout, once.
-fn tell_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
+fn set_layout(waiting: &mut Configuring, layout: Layout) -> Verb {
     match std::mem::replace(&mut waiting.more_mut().layout, layout) {
         Layout::None => Ok(()),
         _ => Err(Refusal::INVALID),
@@ -230,7 +230,7 @@ unsafe extern "C" fn keep_layout_list(dv: Ex, num_sges: u16, sge: *const ibv_sge
         set(dv, |waiting| {
             waiting.pieces.clear();
             waiting.pieces.extend_from_slice(entries(sge, num_sges.into()));
-            tell_layout(waiting, Layout::List)
+            set_layout(waiting, Layout::List)
         });
     }
 }
@@ -250,7 +250,7 @@ unsafe extern "C" fn wr_set_mkey_layout_interleaved(
                 let mlx5dv_mr_interleaved { addr, bytes_count, bytes_skip, lkey } = *data.add(at);
                 Interleaved { addr, bytes: bytes_count, skip: bytes_skip, lkey }
             }));
-            tell_layout(waiting, Layout::Interleaved { repeat })
+            set_layout(waiting, Layout::Interleaved { repeat })
         });
     }
 }
@@ -316,7 +316,8 @@ unsafe fn domain(from: &mlx5dv_sig_block_domain) -> Verb<Domain> {
     if from.comp_mask != 0 {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract, the type names the member of the union.
+    // SAFETY: `sig_type` names the member of the union, and the caller promises that it is
+    // readable.
     let signature = unsafe {
         match from.sig_type {
             MLX5DV_SIG_TYPE_T10DIF => t10_dif(&*from.sig.dif)?,
@@ -336,7 +337,7 @@ unsafe fn block(attr: &mlx5dv_sig_block_attr) -> Verb<SignatureBlock> {
         return Err(Refusal::INVALID);
     }
     let mut block = SignatureBlock::new().check(SignatureBytes::from_bits_retain(attr.check_mask));
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the domains and their signatures are readable, if not NULL.
     unsafe {
         if let Some(memory) = attr.mem.as_ref() {
             block = block.memory(domain(memory)?);
@@ -349,7 +350,7 @@ unsafe fn block(attr: &mlx5dv_sig_block_attr) -> Verb<SignatureBlock> {
 }
 
 unsafe extern "C" fn wr_set_mkey_sig_block(dv: Ex, attr: *const mlx5dv_sig_block_attr) {
-    // SAFETY: C's contract: what the attributes name is readable.
+    // SAFETY: the program started a batch, and `attr` is readable with the domains that it names.
     unsafe {
         set(dv, |waiting| {
             let twice = waiting.more_mut().signature.replace(block(&*attr)?).is_some();
@@ -360,7 +361,7 @@ unsafe extern "C" fn wr_set_mkey_sig_block(dv: Ex, attr: *const mlx5dv_sig_block
 
 /// No key is made for encryption.
 unsafe extern "C" fn wr_set_mkey_crypto(dv: Ex, _attr: *const mlx5dv_crypto_attr) {
-    // SAFETY: C's contract.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe { set(dv, |_| Err(Refusal::INVALID)) };
 }
 
@@ -375,7 +376,8 @@ unsafe extern "C" fn wr_mr_interleaved(
     num_interleaved: u16,
     data: *mut mlx5dv_mr_interleaved,
 ) {
-    // SAFETY: C's contract.
+    // SAFETY: the program started a batch; the key exists, and `data` has `num_interleaved`
+    // entries.
     unsafe {
         wr_mkey_configure(dv, mkey, 2, &mut { PLAIN });
         if waits(dv) {
@@ -394,7 +396,7 @@ unsafe extern "C" fn wr_mr_list(
     num_sges: u16,
     sge: *mut ibv_sge,
 ) {
-    // SAFETY: C's contract.
+    // SAFETY: the program started a batch; the key exists, and `sge` has `num_sges` entries.
     unsafe {
         wr_mkey_configure(dv, mkey, 2, &mut { PLAIN });
         if waits(dv) {
@@ -408,7 +410,7 @@ unsafe extern "C" fn wr_mr_list(
 
 /// Whether a configuration waits for setters: it was not refused.
 unsafe fn waits(dv: Ex) -> bool {
-    // SAFETY: by the callers' contracts.
+    // SAFETY: the callers have started a batch on this queue pair.
     let mut open = unsafe { open::<Rc>(qp_of(dv)) };
     waiting(&mut open).is_some()
 }
@@ -419,8 +421,8 @@ const UNITS_AT: usize = 7;
 
 unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
     let qp = qp_of(dv);
-    // SAFETY: C's contract: a batch was started; the WQE is readable for as many units as it says,
-    // and the program answers for what it does.
+    // SAFETY: the program started a batch; the WQE is readable for the number of units in its
+    // control segment, and the program answers for its effect.
     unsafe {
         let mut open = open::<T>(qp);
         open.begin_driver_request();
@@ -438,7 +440,7 @@ unsafe extern "C" fn wr_raw_wqe<T: CTransport>(dv: Ex, wqe: *const c_void) {
 
 /// There is no engine here that copies memory.
 unsafe extern "C" fn wr_memcpy(dv: Ex, _: u32, _: u64, _: u32, _: u64, _: usize) {
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe { open::<Rc>(qp_of(dv)) }.refuse(Refusal::NOT_SUPPORTED);
 }
 
@@ -462,7 +464,8 @@ pub(super) fn fill<T: CTransport>(dv: &mut mlx5dv_qp_ex) {
 }
 
 unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
-    // SAFETY: by the contract of `cancel_posted_send_wrs`.
+    // SAFETY: the caller of `cancel_posted_send_wrs` promises that the queue pair was not
+    // destroyed; only a queue pair of this transport has the function.
     let this = unsafe { super::QpOf::<Rc>::of(qp_of(dv).cast()) };
     if this.head.qp_type() != IBV_QPT_RC {
         return Err(Refusal::NOT_SUPPORTED);
@@ -486,7 +489,7 @@ unsafe fn cancel(dv: Ex, wr_id: u64) -> Verb<usize> {
 /// # Safety
 /// The queue pair was not destroyed.
 pub unsafe extern "C" fn cancel_posted_send_wrs(dv: *mut mlx5dv_qp_ex, wr_id: u64) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the queue pair was not destroyed.
     match unsafe { cancel(dv, wr_id) } {
         Ok(count) => count as c_int,
         Err(refusal) => -refusal.0,

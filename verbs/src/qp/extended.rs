@@ -21,7 +21,8 @@ use mlx5::{Data, InlineSges, RemoteAddress, SendOps, Sge};
 
 /// `ibv_wr_start`: the lock stays held until [`wr_complete`] or [`wr_abort`].
 unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
-    // SAFETY: C's contract: the queue pair exists.
+    // SAFETY: the program passes a queue pair that exists, and its functions are those of transport
+    // `T`.
     unsafe {
         if QpOf::<T>::of(qp.cast()).head.send_lock.try_lock() {
             start::<T>(qp);
@@ -35,7 +36,8 @@ unsafe extern "C" fn wr_start<T: CTransport>(qp: Qp) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn start_when_free<T: CTransport>(qp: Qp) {
-    // SAFETY: as for `wr_start`.
+    // SAFETY: the program passes a queue pair that exists, and its functions are those of
+    // transport `T`.
     unsafe {
         QpOf::<T>::of(qp.cast()).head.send_lock.lock();
         start::<T>(qp);
@@ -46,7 +48,7 @@ unsafe extern "C" fn start_when_free<T: CTransport>(qp: Qp) {
 /// The send lock is held.
 #[inline(always)]
 unsafe fn start<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread holds the send lock.
     unsafe {
         start_batch(QpOf::<T>::of(qp.cast()));
     }
@@ -58,13 +60,14 @@ unsafe fn start<T: CTransport>(qp: Qp) {
 /// As for [`open`].
 #[inline(always)]
 unsafe fn release<T: CTransport>(qp: Qp) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread has started a batch, so it holds the send lock.
     unsafe { QpOf::<T>::of(qp.cast()) }.head.send_lock.unlock();
 }
 
 /// `ibv_wr_complete`: all of the batch is posted, or nothing.
 unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
-    // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
+    // SAFETY: the program started a batch on this queue pair. It is not used once the lock is
+    // released.
     unsafe {
         let batch = open::<T>(qp);
         if batch.is_pending() {
@@ -83,7 +86,8 @@ unsafe extern "C" fn wr_complete<T: CTransport>(qp: Qp) -> c_int {
 
 /// `ibv_wr_abort`: nothing is posted.
 unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
-    // SAFETY: C's contract: a batch was started. It is not used once the lock is released.
+    // SAFETY: the program started a batch on this queue pair. It is not used once the lock is
+    // released.
     unsafe {
         drop_batch::<T>(qp);
         release::<T>(qp);
@@ -97,7 +101,7 @@ unsafe extern "C" fn wr_abort<T: CTransport>(qp: Qp) {
 /// As for [`open`].
 #[inline(always)]
 unsafe fn head<T: CTransport, O: Inline>(qp: Qp, immediate: Be32, remote: O::Remote) -> bool {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that this thread has started a batch on this queue pair.
     unsafe {
         let flags = flags_of::<T, O>((*qp).wr_flags);
         open::<T>(qp).begin::<O>((*qp).wr_id, flags, immediate.to_ne_bytes(), remote)
@@ -111,7 +115,7 @@ macro_rules! operations {
         $(, head $operation:ident $immediate:expr, $remote:expr)?, |$wr:ident| $set:expr;)*
     ) => {$(
         unsafe extern "C" fn $name<T: CTransport>(qp: Qp, $($argument: $ty),*) {
-            // SAFETY: C's contract: a batch was started.
+            // SAFETY: the program started a batch on this queue pair.
             unsafe {
                 $(if head::<T, operation::$operation>(qp, $immediate, $remote) {
                     return;
@@ -155,7 +159,7 @@ unsafe extern "C" fn wr_bind_mw<T: CTransport>(
     rkey: u32,
     bind_info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: C's contract: a batch was started; window and description exist.
+    // SAFETY: the program started a batch; window and description exist.
     unsafe {
         let wr = request::<T>(qp, IBV_WR_BIND_MW);
         wr.ext.bind_mw = ibv_send_wr_u1_bind_mw { mw, rkey, bind_info: *bind_info };
@@ -165,7 +169,7 @@ unsafe extern "C" fn wr_bind_mw<T: CTransport>(
 
 /// `ibv_wr_local_inv`: has no data, so it is added at once.
 unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair. The request has no data.
     unsafe {
         request::<T>(qp, IBV_WR_LOCAL_INV).imm.invalidate_rkey = invalidate_rkey;
         open::<T>(qp).finish(Data::default());
@@ -175,7 +179,7 @@ unsafe extern "C" fn wr_local_inv<T: CTransport>(qp: Qp, invalidate_rkey: u32) {
 /// `ibv_wr_send_tso`: the headers are copied, as the program's own may be gone when the payload is
 /// set.
 unsafe extern "C" fn wr_send_tso<T: CTransport>(qp: Qp, hdr: *mut c_void, hdr_sz: u16, mss: u16) {
-    // SAFETY: C's contract: a batch was started, and the headers are readable.
+    // SAFETY: the program started a batch, and `hdr_sz` bytes are readable at `hdr`.
     unsafe {
         request::<T>(qp, IBV_WR_TSO);
         let mut open = open::<T>(qp);
@@ -192,7 +196,7 @@ unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
     remote_qpn: u32,
     remote_qkey: u32,
 ) {
-    // SAFETY: C's contract: a batch was started; the address handle exists.
+    // SAFETY: the program started a batch; the address handle exists.
     unsafe {
         let mut open = open::<T>(qp);
         open.kept.vector = AhObject::of(ah).vector;
@@ -204,7 +208,7 @@ unsafe extern "C" fn wr_set_ud_addr<T: CTransport>(
 
 /// `ibv_wr_set_xrc_srqn`.
 unsafe extern "C" fn wr_set_xrc_srqn<T: CTransport>(qp: Qp, remote_srqn: u32) {
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe {
         let mut open = open::<T>(qp);
         open.kept.wr.qp_type.xrc.remote_srqn = remote_srqn;
@@ -227,7 +231,7 @@ impl<T: CTransport> Setters<T> {
 
 /// `ibv_wr_set_sge`.
 unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe {
         let mut open = open::<T>(qp);
         match *open.pending {
@@ -243,7 +247,7 @@ unsafe extern "C" fn wr_set_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, len
 unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u64, length: u32) {
     let sge = Sge { addr, length, lkey };
     let data = Data::Sges(std::slice::from_ref(&sge));
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe {
         if !open::<T>(qp).finish_as::<O>(data) {
             any_sge::<T>(qp, lkey, addr, length);
@@ -255,13 +259,13 @@ unsafe extern "C" fn sge_of<T: CTransport, O: Common>(qp: Qp, lkey: u32, addr: u
 #[inline(never)]
 unsafe extern "C" fn any_sge<T: CTransport>(qp: Qp, lkey: u32, addr: u64, length: u32) {
     let sge = Sge { addr, length, lkey };
-    // SAFETY: C's contract: a batch was started.
+    // SAFETY: the program started a batch on this queue pair.
     unsafe { set_sges::<T>(qp, &[sge]) };
 }
 
 #[inline(always)]
 unsafe fn set_sges<T: CTransport>(qp: Qp, list: &[Sge]) {
-    // SAFETY: by the callers' contracts, as for `Open::set`.
+    // SAFETY: the callers have started a batch on this queue pair.
     unsafe {
         let mut open = open::<T>(qp);
         match *open.pending {
@@ -287,7 +291,8 @@ const TOO_LONG: Sge = Sge { addr: 0, length: u32::MAX, lkey: 0 };
 /// As for [`Open::set`]; the pieces are readable, unless they are longer than the queue pair takes.
 #[inline(always)]
 unsafe fn set_inline<T: CTransport>(qp: Qp, pieces: &[Sge]) {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that a batch was started, and that the pieces are readable,
+    // unless they are longer than the queue pair takes.
     unsafe {
         let (mut open, data) = (open::<T>(qp), InlineSges::new(pieces));
         match *open.pending {
@@ -307,7 +312,7 @@ fn piece(addr: *mut c_void, length: usize) -> Sge {
 
 /// `ibv_wr_set_inline_data`.
 unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
-    // SAFETY: C's contract: a batch was started, and the bytes are readable.
+    // SAFETY: the program started a batch, and `length` bytes are readable at `addr`.
     unsafe {
         let mut open = open::<T>(qp);
         match *open.pending {
@@ -324,7 +329,7 @@ unsafe extern "C" fn wr_set_inline_data<T: CTransport>(qp: Qp, addr: *mut c_void
 /// [`wr_set_inline_data`] for one operation.
 unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_void, length: usize) {
     let piece = piece(addr, length);
-    // SAFETY: C's contract: a batch was started, and the bytes are readable.
+    // SAFETY: the program started a batch, and `length` bytes are readable at `addr`.
     unsafe {
         let data = Data::InlineAt(InlineSges::new(std::slice::from_ref(&piece)));
         if !open::<T>(qp).finish_as::<O>(data) {
@@ -336,7 +341,7 @@ unsafe extern "C" fn inline_of<T: CTransport, O: Common>(qp: Qp, addr: *mut c_vo
 /// [`wr_set_inline_data`] for any request.
 #[inline(never)]
 unsafe extern "C" fn any_inline<T: CTransport>(qp: Qp, addr: *mut c_void, length: usize) {
-    // SAFETY: C's contract: a batch was started, and the bytes are readable.
+    // SAFETY: the program started a batch, and `length` bytes are readable at `addr`.
     unsafe { set_inline::<T>(qp, &[piece(addr, length)]) };
 }
 
@@ -418,6 +423,6 @@ pub(super) fn fill<T: CTransport>(c: &mut ibv_qp_ex) {
 /// # Safety
 /// `qp` was not destroyed.
 pub unsafe extern "C" fn qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed.
     if unsafe { QpObject::of(qp) }.extended { qp.cast() } else { std::ptr::null_mut() }
 }

@@ -36,15 +36,16 @@ unsafe fn refuse_modify(_this: &QpObject, _attributes: &QpAttributes) -> Verb {
 
 unsafe fn destroy_hash(this: *mut QpObject) -> Verb {
     let object: *mut HashObject = this.cast();
-    // SAFETY: by the contract of `destroy_qp`; the functions are only those of these queue pairs.
+    // SAFETY: the caller of `destroy_qp` promises that the queue pair was not destroyed; the
+    // functions are only those of these queue pairs.
     unsafe {
         let id = (*(*object).hash.get()).id();
         destroy(object, (*object).hash.get(), |hash| {
             destroyed(hash.destroy()).map_err(|(_, error)| error)?;
-            let told = (*this).context().objects.qps.remove(&id);
+            let delivered = (*this).context().objects.qps.remove(&id);
             let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
-            wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*base).events_completed, delivered);
             Ok(())
         })
     }
@@ -59,7 +60,7 @@ unsafe fn key(conf: &ibv_rx_hash_conf) -> Verb<HashKey> {
     if usize::from(conf.rx_hash_key_len) != key.0.len() {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the key is readable, and it has the length of `key`.
     unsafe { key.0.as_mut_ptr().copy_from(conf.rx_hash_key, key.0.len()) };
     Ok(key)
 }
@@ -98,7 +99,8 @@ pub(super) unsafe fn create_hash(
     if fields & IBV_RX_HASH_INNER != 0 && !packets.tunnels {
         return Err(Refusal::NOT_SUPPORTED);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller of `create_qp_ex` promises that table and protection domain exist and that
+    // the key is readable.
     let hash = unsafe {
         let table = TableObject::table(init.rwq_ind_tbl);
         PdObject::of(init.pd)
@@ -124,7 +126,7 @@ pub(super) unsafe fn create_hash(
     let head = QpObject::without_queues(c, &FUNCTIONS);
     let made: *mut ibv_qp =
         boxed(HashObject { head, hash: UnsafeCell::new(ManuallyDrop::new(hash)) });
-    // SAFETY: by the contract.
+    // SAFETY: the caller of `create_qp_ex` promises that the context is open.
     unsafe { ContextObject::of(context) }.objects.qps.add(id, made);
     Ok(made)
 }

@@ -175,7 +175,8 @@ impl CTransport for RawPacket {
     }
 
     unsafe fn add_headed(batch: &mut Batch<'_, Self>, wr: &ibv_send_wr, data: &Data<'_>) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises a request for raw packets, whose bytes are readable until the
+        // call returns.
         unsafe { packet::add_headed(batch, wr, data) };
     }
 }
@@ -255,7 +256,8 @@ impl QpObject {
     /// `qp` is a queue pair that was not destroyed.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object that starts with this type.
+        // SAFETY: the caller promises that `qp` was not destroyed: it is the first field of an
+        // object that starts with this type.
         unsafe { &*qp.cast() }
     }
 
@@ -359,7 +361,8 @@ impl<T: CTransport> QpOf<T> {
     /// `qp` is a queue pair of this transport that was not destroyed.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
-        // SAFETY: by the contract, it is the first field of an object of this type.
+        // SAFETY: the caller promises that `qp` is a queue pair of this transport: it is the first
+        // field of an object of this type.
         unsafe { &*qp.cast() }
     }
 
@@ -385,7 +388,7 @@ impl<T: CTransport> QpOf<T> {
         // SAFETY: this thread holds the lock, and has started a batch.
         unsafe { building::drop_batch::<T>(self.head.as_c().cast()) };
         let result = body();
-        // SAFETY: as above; the queue is back.
+        // SAFETY: this thread holds the lock, its earlier batch was dropped, and the queue is back.
         unsafe { building::start_batch(self) };
         result
     }

@@ -83,7 +83,8 @@ pub(super) unsafe fn modify_of<T: CTransport>(this: &QpObject, wanted: &QpAttrib
         this.set_state(control.state());
         Ok(())
     };
-    // SAFETY: by the contract of `modify_qp`.
+    // SAFETY: the caller of `modify_qp` promises that the queue pair was not destroyed; its
+    // functions are those of transport `T`.
     let whole = unsafe { QpOf::<T>::of(this.as_c()) };
     if leaves_reset {
         return whole.with_whole(|mut qp| {
@@ -127,9 +128,9 @@ pub unsafe extern "C" fn modify_qp(
     attr: *mut ibv_qp_attr,
     attr_mask: c_int,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed and that `attr` is readable.
     let (this, attr) = unsafe { (QpObject::of(qp), &*attr) };
-    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    // SAFETY: the queue pair was not destroyed, and its functions are those of its transport.
     status(
         attributes(attr, used(this.qp_type(), attr_mask))
             .and_then(|to| unsafe { (this.functions.modify)(this, &to) }),
@@ -201,9 +202,9 @@ pub unsafe extern "C" fn query_qp(
     attr_mask: c_int,
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed.
     let found = query(unsafe { QpObject::of(qp) }, attr_mask);
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` and `init_attr` are writable.
     status(found.map(|(found, init)| unsafe {
         attr.write(found);
         init_attr.write(init);
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn query_qp_data_in_order(
     _op: c_uint,
     flags: c_uint,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed.
     let this = unsafe { QpObject::of(qp) };
     in_order(flags, || {
         let asked = this.with_control(|control| Ok(control.device_data_in_order()?));

@@ -10,7 +10,7 @@ use mlx5_uapi::{DeviceFile, Errno};
 type Command = fn(&dyn DeviceFile, u32, [u8; 16], u16) -> Result<(), Errno>;
 
 fn change(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16, command: Command) -> Verb {
-    // SAFETY: by the callers' contract.
+    // SAFETY: the callers promise that `qp` was not destroyed and that `gid` is readable.
     let (this, gid) = unsafe { (QpObject::of(qp), (*gid).raw) };
     if this.qp_type() != IBV_QPT_UD {
         return Err(Refusal::INVALID);

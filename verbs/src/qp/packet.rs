@@ -70,12 +70,13 @@ pub(super) const fn cuts<T: CTransport>() -> bool {
 /// `wr` is a request of opcode `IBV_WR_TSO` whose headers are readable as long as the value is
 /// used.
 pub(super) unsafe fn segmented<'a>(wr: &ibv_send_wr, data: &Data<'a>) -> Option<Segmented<'a>> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a request of opcode `IBV_WR_TSO`, so this member of the union is
+    // set.
     let ibv_send_wr_u1_tso { hdr, hdr_sz, mss } = unsafe { wr.ext.tso };
     let Data::Sges(payload) = *data else { return None };
     let header = match hdr.is_null() {
         true => &[],
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `hdr_sz` bytes are readable at `hdr`, which is not NULL.
         false => unsafe { std::slice::from_raw_parts(hdr.cast_const().cast(), hdr_sz.into()) },
     };
     Some(Segmented { header, mss, payload })
@@ -118,7 +119,8 @@ unsafe fn split<'a>(pieces: &[Sge], rest: &'a mut [Sge]) -> Option<([u8; HEADER]
     for piece in pieces {
         let length = (HEADER - copied).min(piece.length as usize);
         let from = std::ptr::with_exposed_provenance::<u8>(piece.addr as usize);
-        // SAFETY: by the contract; there is room for as many.
+        // SAFETY: the caller promises that the bytes are readable, and `copied + length` is at most
+        // `HEADER`.
         unsafe { header.as_mut_ptr().add(copied).copy_from(from, length) };
         copied += length;
         if length < piece.length as usize {
@@ -157,7 +159,7 @@ pub(super) unsafe fn add_headed(
             &mut many[..]
         }
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the bytes of the pieces are readable.
     let split = unsafe { split(pieces, rest) };
     let (IBV_WR_SEND, Some((header, rest))) = (wr.opcode, split) else {
         return batch.push(&refused());
@@ -166,7 +168,8 @@ pub(super) unsafe fn add_headed(
     let request = batch.wr(wr.wr_id, flags).send().inline_header(&header);
     match inline {
         false => request.sge_list(rest),
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the bytes of the pieces are readable until the call
+        // returns.
         true => request.inline_data_at(unsafe { InlineSges::new(rest) }),
     }
 }
@@ -195,6 +198,6 @@ pub unsafe extern "C" fn modify_qp_rate_limit(
             })
         })
     };
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed and that `attr` is readable.
     status(unsafe { limit(QpObject::of(qp), &*attr) })
 }

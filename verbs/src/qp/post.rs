@@ -71,7 +71,8 @@ macro_rules! common {
         $(impl Common for operation::$operation {
             #[inline(always)]
             unsafe fn of($wr: &ibv_send_wr) -> Operation {
-                // SAFETY: by the contract, the caller has set these members of the unions.
+                // SAFETY: the caller promises a request of this operation: the program has set
+                // these members of the unions.
                 #[allow(unused_unsafe, reason = "some read none")]
                 unsafe { $of }
             }
@@ -89,7 +90,8 @@ macro_rules! common {
             wr: &ibv_send_wr,
             data: Data<'_>,
         ) -> bool {
-            // SAFETY: by the contract.
+            // SAFETY: `wr` is a request for transport `T` by the caller's promise, and its opcode
+            // is that of the operation.
             unsafe {
                 match wr.opcode {
                     $($opcode => {
@@ -107,7 +109,8 @@ macro_rules! common {
         /// # Safety
         /// `wr` is a request as C makes them.
         unsafe fn any_operation(wr: &ibv_send_wr) -> (Operation, SendFlags) {
-            // SAFETY: by the contract.
+            // SAFETY: `wr` is a request by the caller's promise, and its opcode is that of the
+            // operation.
             unsafe {
                 match wr.opcode {
                     $($opcode => (operation::$operation::of(wr), operation::$operation::FLAGS),)*
@@ -157,7 +160,7 @@ pub(super) unsafe fn request<'a, T: CTransport, O: Common>(
     data: Data<'a>,
     address: Option<UdAddress<'a>>,
 ) -> SendWr<'a> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a request of operation `O`, so the members that it reads are set.
     unsafe {
         SendWr {
             wr_id: wr.wr_id,
@@ -214,7 +217,8 @@ pub(super) unsafe fn any_request<'a, T: CTransport>(
     data: Data<'a>,
     address: Option<UdAddress<'a>>,
 ) -> SendWr<'a> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises a request for transport `T`, so the members that its opcode names
+    // are set.
     unsafe {
         let (operation, allowed) = any_operation(wr);
         let bare = matches!(operation, Operation::BindWindow(_) | Operation::LocalInvalidate(_));
@@ -235,7 +239,8 @@ pub(super) unsafe fn any_request<'a, T: CTransport>(
 /// `wr` is a request as C makes them; the bytes of inline data are readable as long as the value is
 /// used.
 unsafe fn listed_data<'a>(wr: &'a ibv_send_wr) -> Data<'a> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wr` is a request, so `sg_list` has `num_sge` entries, and
+    // that inline bytes are readable.
     unsafe {
         let list = sges(wr.sg_list, wr.num_sge);
         if wr.send_flags & IBV_SEND_INLINE == 0 {
@@ -257,7 +262,8 @@ unsafe fn add_listed<'q, T: CTransport>(
     wr: &ibv_send_wr,
     heads: bool,
 ) -> Batch<'q, T> {
-    // SAFETY: by the contract. The bytes of inline data are readable until the call returns.
+    // SAFETY: the caller promises that `wr` is a request for transport `T`. The bytes of inline
+    // data are readable until the call returns.
     unsafe {
         if const { cuts::<T>() } && (heads || wr.opcode == IBV_WR_TSO || wr.num_sge < 1) {
             return add_packet::<T>(batch, wr);
@@ -278,7 +284,8 @@ unsafe fn add_listed<'q, T: CTransport>(
 /// As for [`add_listed`].
 #[inline(never)]
 unsafe fn add_rare<'q, T: CTransport>(mut batch: Batch<'q, T>, wr: &ibv_send_wr) -> Batch<'q, T> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wr` is a request for transport `T`, whose inline bytes are
+    // readable until the call returns.
     batch.push(&unsafe { any_request::<T>(wr, listed_data(wr), wr.address::<T>()) });
     batch
 }
@@ -290,7 +297,8 @@ unsafe fn add_rare<'q, T: CTransport>(mut batch: Batch<'q, T>, wr: &ibv_send_wr)
 /// As for [`add_listed`].
 #[inline(never)]
 unsafe fn add_packet<'q, T: CTransport>(mut batch: Batch<'q, T>, wr: &ibv_send_wr) -> Batch<'q, T> {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `wr` is a request for transport `T`, whose headers and
+    // inline bytes are readable until the call returns.
     unsafe {
         if wr.opcode == IBV_WR_TSO {
             let packet = segmented(wr, &listed_data(wr));
@@ -337,7 +345,9 @@ pub(super) unsafe fn post_send_to<T: CTransport>(
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     let mut next = wr;
-    // SAFETY: by the contract of `post_send`; the lock is held while the queue is used.
+    // SAFETY: the caller of `post_send` promises an existing queue pair, whose functions are those
+    // of transport `T`, a list of requests and a writable `bad_wr`. The lock is held while the
+    // queue is used.
     unsafe {
         let this = QpOf::<T>::of(qp);
         this.head.send_lock.lock();
@@ -364,7 +374,8 @@ pub unsafe extern "C" fn post_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: by the contract; the function is that of the queue pair's transport.
+    // SAFETY: the caller promises that `qp` was not destroyed, and its functions are those of its
+    // transport.
     unsafe { (QpObject::of(qp).functions.post_send)(qp, wr, bad_wr) }
 }
 
@@ -377,13 +388,13 @@ pub unsafe extern "C" fn post_recv(
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `qp` was not destroyed.
     let this = unsafe { QpObject::of(qp) };
     let posted = this.with_receive(|half| match half {
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is a list of requests.
         Some(half) => match unsafe { single_receive(wr) } {
             Some((wr_id, sge)) => half.recv(wr_id, sge).map_err(only),
-            // SAFETY: by the contract.
+            // SAFETY: the caller promises that `wr` is a list of requests.
             None => half.post_recv_iter(unsafe { receives(wr) }).map(drop),
         },
         None if wr.is_null() => Ok(()),
@@ -392,7 +403,8 @@ pub unsafe extern "C" fn post_recv(
     });
     match posted {
         Ok(_) => 0,
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that `wr` is the list with the refused request, and that
+        // `bad_wr` is writable.
         Err(error) => unsafe { refused(wr, bad_wr, error, receive_errno) },
     }
 }

@@ -33,7 +33,7 @@ pub(super) unsafe fn refuse_send(
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: by the contract of `post_send`.
+    // SAFETY: the caller of `post_send` promises that `bad_wr` is writable.
     unsafe { bad_wr.write(wr) };
     libc::EINVAL
 }
@@ -61,15 +61,16 @@ unsafe fn modify_target(this: &QpObject, attributes: &QpAttributes) -> Verb {
 
 unsafe fn destroy_target(this: *mut QpObject) -> Verb {
     let object: *mut TargetObject = this.cast();
-    // SAFETY: by the contract of `destroy_qp`; the functions are only those of targets.
+    // SAFETY: the caller of `destroy_qp` promises that the queue pair was not destroyed; the
+    // functions are only those of targets.
     unsafe {
         let id = (*(*object).target.get()).id();
         destroy(object, (*object).target.get(), |target| {
             destroyed(target.destroy()).map_err(|(_, error)| error)?;
-            let told = (*this).context().objects.qps.remove(&id);
+            let delivered = (*this).context().objects.qps.remove(&id);
             let base = (*this).as_c();
             let (mutex, cond) = (&raw mut (*base).mutex, &raw mut (*base).cond);
-            wait_for_acks(mutex, cond, &raw const (*base).events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*base).events_completed, delivered);
             Ok(())
         })
     }
@@ -96,7 +97,7 @@ fn wrap(
     let head = QpObject::without_queues(c, &FUNCTIONS);
     let target = UnsafeCell::new(ManuallyDrop::new(target));
     let made: *mut ibv_qp = boxed(TargetObject { head, target });
-    // SAFETY: by the callers' contract.
+    // SAFETY: the callers promise that the context is open.
     unsafe { ContextObject::of(context) }.objects.qps.add(id, made);
     made
 }
@@ -112,7 +113,7 @@ pub(crate) unsafe fn create_target(
     if init.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || init.xrcd.is_null() {
         return Err(Refusal::INVALID);
     }
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that the domain exists, and it is not NULL.
     let target = unsafe { XrcdObject::of(init.xrcd) }.domain.create_target()?;
     let made = wrap(context, init.qp_context, target, IBV_QPS_RESET);
     // The device uses none of these; librdmacm makes shared receive queues of the protection
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn open_qp(
 ) -> *mut ibv_qp {
     const WANTED: u32 = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     const KNOWN: u32 = WANTED | IBV_QP_OPEN_ATTR_CONTEXT;
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `attr` is readable.
     let attr = unsafe { &*attr };
     let open = || {
         if attr.comp_mask & !KNOWN != 0
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn open_qp(
             return Err(Refusal::INVALID);
         }
         let number = QpNumber::new(attr.qp_num).map_err(|_| Refusal::INVALID)?;
-        // SAFETY: by the contract.
+        // SAFETY: the caller promises that the domain that `attr` names exists.
         let target = unsafe { XrcdObject::of(attr.xrcd) }.domain.open_target(number)?;
         let has_context = attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let qp_context = if has_context { attr.qp_context } else { ptr::null_mut() };

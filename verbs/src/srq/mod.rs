@@ -110,7 +110,7 @@ impl SrqObject {
 
     /// Returns the parts of the queue in memory, for a program that posts itself from now on. A
     /// queue with tags has none for programs.
-    pub(crate) fn lend(&self) -> Verb<RawSharedReceiveQueue> {
+    pub(crate) fn raw_parts(&self) -> Verb<RawSharedReceiveQueue> {
         self.with(|queue| match queue {
             Queue::Plain(queue) => {
                 let parts = queue.raw_parts()?;
@@ -371,9 +371,9 @@ pub unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let id = (*this).with(|queue| queue.id());
         ended((*this).with(Queue::withdraw).map_err(Into::into)).map(|()| {
             let parent = PdObject::counting((*srq).pd);
-            let told = context.objects.srqs.remove(&id);
+            let delivered = context.objects.srqs.remove(&id);
             let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
-            wait_for_acks(mutex, cond, &raw const (*srq).events_completed, told);
+            wait_for_acks(mutex, cond, &raw const (*srq).events_completed, delivered);
             // A poll that runs this takes the lock of the queue, so wait for it without the lock.
             let _ = (*this).control.on_page_fault(None);
             ManuallyDrop::drop(&mut *(*this).queue.get());

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 /// of the shared queue. The function that posts them again has the address of the queue, so it must
 /// be dropped with the queue.
 #[test]
-fn what_posts_requests_again_goes_with_its_queue() {
+fn reposting_handler_is_dropped_with_its_queue() {
     let simulator = Simulator::new(SimConfig::new().seed(0x5179));
     // SAFETY: the test follows the rules for C programs: objects exist, and are not used after they
     // are destroyed.

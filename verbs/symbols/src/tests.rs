@@ -42,7 +42,7 @@ fn a_name_has_one_default_node() {
 const REFUSED: [&str; 1] = ["ibv_resolve_eth_l2_from_gid"];
 
 #[test]
-fn what_refuses_of_libibverbs_is_known() {
+fn refusing_symbols_of_libibverbs_are_known() {
     let refuses = |symbol: &&Symbol| match symbol.kind {
         Kind::Function(path) => symbol.default && path.starts_with("refuse"),
         Kind::Data(_) => false,

@@ -157,7 +157,7 @@ fn a_queue_without_a_channel_takes_requests_to_be_notified() {
 }
 
 #[test]
-fn an_armed_queue_tells_its_channel_of_the_next_completion_once() {
+fn armed_queue_notifies_its_channel_of_the_next_completion_once() {
     let mut bed = Bed::new();
     let (channel, cq) = bed.notified_cq(16);
     let own = &raw mut *Box::leak(Box::new(7_u8));
@@ -325,8 +325,8 @@ fn a_thread_that_waits_at_a_channel_gets_the_event() {
     ok(req_notify_cq(cq, false));
     to_state(qp, IBV_QPS_ERR);
     bed.run();
-    let (answer, told) = got.end();
-    assert_eq!((answer, told.get()), (0, cq));
+    let (answer, notified) = got.end();
+    assert_eq!((answer, notified.get()), (0, cq));
     c!(cq::channel::ack_cq_events(cq, 1));
     ok(c!(qp::create::destroy_qp(qp)));
     ok(c!(cq::destroy_cq(cq)));

@@ -29,7 +29,7 @@ fn a_list_has_each_device_and_ends_with_null() {
 }
 
 #[test]
-fn what_is_asked_of_a_device_is_the_devices_own() {
+fn device_queries_agree_and_stay_within_the_room() {
     let bed = Bed::new();
     let mut attr: ibv_device_attr = blank();
     ok(c!(query::query_device(bed.context, &mut attr)));
@@ -105,7 +105,7 @@ fn gids_and_pkeys_are_those_of_the_tables() {
 }
 
 #[test]
-fn an_event_of_a_port_is_told_and_needs_no_object_to_acknowledge_it() {
+fn port_event_is_delivered_and_acknowledged_without_an_object() {
     let bed = Bed::new();
     assert!(bed.async_event().is_none());
     for (active, expected) in [(false, IBV_EVENT_PORT_ERR), (true, IBV_EVENT_PORT_ACTIVE)] {

@@ -50,7 +50,7 @@ fn a_thread_domain_goes_after_its_parent_domains_and_those_after_their_queues() 
 }
 
 #[test]
-fn what_no_parent_domain_can_be_made_of_is_refused() {
+fn invalid_parent_domain_is_refused() {
     let bed = Bed::new();
     let mut attr: ibv_parent_domain_init_attr = blank();
     not_made(alloc_parent_domain(bed.context, &mut attr), libc::EINVAL);

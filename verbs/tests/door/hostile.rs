@@ -148,7 +148,7 @@ fn attributes_of_random_bits_are_refused_or_taken() {
 }
 
 #[test]
-fn what_is_asked_beyond_tables_is_refused() {
+fn queries_beyond_tables_are_refused() {
     let bed = Bed::new();
     let (mut gid, mut pkey): (ibv_gid, Be16) = (blank(), 0);
     for index in [c_int::MAX, -1, c_int::MIN, 1 << 16] {

@@ -68,12 +68,12 @@ fn a_region_of_another_address_is_reached_by_that_address() {
 }
 
 #[test]
-fn registering_anew_changes_what_the_flags_say() {
+fn reregistration_changes_the_flagged_attributes() {
     let mut bed = Bed::new();
     let other = Pages::new(8192);
     let rights = (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) as c_int;
     let target = made(c!(mr::reg_mr(bed.pd, other.start.cast(), 4096, rights)));
-    bed.memory.write(0, b"anew....");
+    bed.memory.write(0, b"newer...");
     assert_eq!(write(&mut bed, c!((*target).rkey), other.address()), IBV_WC_SUCCESS);
     // Other memory.
     let moved = other.start.wrapping_add(4096).cast();
@@ -83,7 +83,7 @@ fn registering_anew_changes_what_the_flags_say() {
     let rkey = c!((*target).rkey);
     assert_eq!(write(&mut bed, rkey, other.address()), IBV_WC_REM_ACCESS_ERR);
     assert_eq!(write(&mut bed, rkey, other.address() + 4096), IBV_WC_SUCCESS);
-    assert_eq!(&other.read::<8>(4096), b"anew....");
+    assert_eq!(&other.read::<8>(4096), b"newer...");
     // Fewer rights.
     let change = IBV_REREG_MR_CHANGE_ACCESS as c_int;
     let local = IBV_ACCESS_LOCAL_WRITE as c_int;
@@ -102,7 +102,7 @@ fn registering_anew_changes_what_the_flags_say() {
 }
 
 #[test]
-fn registering_anew_refuses_what_does_not_fit_together() {
+fn reregistration_refuses_contradictory_arguments() {
     let bed = Bed::new();
     let start = bed.memory.start.cast();
     let (translation, access, domain) = (

@@ -268,7 +268,7 @@ fn a_work_queue_that_starts_over_has_all_its_room_and_no_completion_from_before(
 }
 
 #[test]
-fn what_no_work_queue_can_be_made_of_or_changed_to_is_refused() {
+fn invalid_work_queue_and_invalid_change_are_refused() {
     let mut bed = bed();
     let cq = bed.cq(32);
     let refused = |change: &dyn Fn(&mut ibv_wq_init_attr), expected| {

@@ -39,7 +39,7 @@ fn a_queue_pair_has_at_least_the_sizes_that_it_is_asked_for() {
 }
 
 #[test]
-fn what_no_queue_pair_can_be_made_of_is_refused() {
+fn invalid_queue_pair_is_refused() {
     let mut bed = Bed::new();
     let cq = bed.cq(4);
     let refused = |change: &dyn Fn(&mut ibv_qp_init_attr), expected| {
@@ -357,7 +357,7 @@ fn a_datagram_goes_to_the_address_of_its_handle() {
 
 /// The event of a drained send queue, while another thread destroys the queue pair.
 #[test]
-fn a_drained_send_queue_is_told_and_destroy_waits_for_its_acknowledgement() {
+fn drained_send_queue_is_reported_and_destroy_waits_for_its_acknowledgement() {
     let mut bed = Bed::new();
     let pair = bed.pair(IBV_QPT_RC);
     bed.machine.sim.drain_qp(0, c!((*pair.qp).qp_num), DrainAt::Now).expect("it is in RTS");

@@ -113,7 +113,7 @@ fn below_limit(bed: &mut Bed, srq: *mut ibv_srq) -> ibv_async_event {
 }
 
 #[test]
-fn a_limit_that_is_reached_is_told_once_and_destroy_waits_for_its_acknowledgement() {
+fn reached_limit_is_reported_once_and_destroy_waits_for_its_acknowledgement() {
     let mut bed = Bed::new();
     let mut init: ibv_srq_init_attr = blank();
     init.attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 5 };
@@ -203,7 +203,7 @@ fn receives_that_meet_page_faults_are_posted_again_and_the_program_hears_of_none
 /// When the event arrives, a queue pair in ERR has taken its last receive from the queue: until
 /// then the program may not reuse what it posted.
 #[test]
-fn the_last_receive_of_a_queue_pair_is_told_and_destroy_waits_for_its_acknowledgement() {
+fn last_receive_is_reported_and_destroy_waits_for_its_acknowledgement() {
     let mut bed = Bed::new();
     let srq = bed.srq(4);
     let pair = bed.pair_on(IBV_QPT_RC, srq, IBV_QP_EX_NONE);

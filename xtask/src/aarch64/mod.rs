@@ -22,11 +22,11 @@ use toolchain::Toolchain;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Part>,
 }
 
 #[derive(Clone, Copy, Debug, clap::Subcommand)]
-enum What {
+enum Part {
     /// Run only the unit tests
     Units,
     /// Run only the conformance suite
@@ -42,7 +42,7 @@ enum What {
 }
 
 /// The parts of a run without a subcommand.
-const EVERYTHING: [What; 4] = [What::Barriers, What::Units, What::Suite, What::Pingpong];
+const EVERYTHING: [Part; 4] = [Part::Barriers, Part::Units, Part::Suite, Part::Pingpong];
 
 /// Runs the task.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     let cache = Cache::open("mlx5-aarch64")?;
-    if let Some(What::Clean) = arguments.what {
+    if let Some(Part::Clean) = arguments.what {
         return cache.clear();
     }
     let toolchain = Toolchain::fetch(&cache)?;
@@ -66,11 +66,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for what in arguments.what.map_or(EVERYTHING.to_vec(), |what| vec![what]) {
         let start = Instant::now();
         faults.extend(match what {
-            What::Barriers => barriers::examine(&toolchain)?,
-            What::Units => tests::units(&toolchain)?,
-            What::Suite => tests::suite(&toolchain)?,
-            What::Pingpong => tests::pingpong(&toolchain)?,
-            What::Fetch | What::Clean => continue,
+            Part::Barriers => barriers::examine(&toolchain)?,
+            Part::Units => tests::units(&toolchain)?,
+            Part::Suite => tests::suite(&toolchain)?,
+            Part::Pingpong => tests::pingpong(&toolchain)?,
+            Part::Fetch | Part::Clean => continue,
         });
         println!("aarch64: {what:?}: {} s", start.elapsed().as_secs());
     }

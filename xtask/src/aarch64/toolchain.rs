@@ -157,20 +157,21 @@ impl Toolchain {
 fn first<T>(
     ask: impl Fn(&[&str], &str) -> Result<(T, (String, String)), Failure>,
 ) -> Result<(T, &'static str), Failure> {
-    let mut told = Vec::new();
+    let mut found_versions = Vec::new();
     for suites in SUITES {
         let suite = suites[suites.len() - 1];
         match ask(suites, suite) {
             Ok((found, (compiler, library))) if compiler == library => return Ok((found, suite)),
             Ok((_, (compiler, library))) => {
-                told.push(format!("{suite} has rustc {compiler} and {LIBRARY} {library}"));
+                found_versions
+                    .push(format!("{suite} has rustc {compiler} and {LIBRARY} {library}"));
             }
-            Err(failure) => told.push(format!("{suite}: {failure}")),
+            Err(failure) => found_versions.push(format!("{suite}: {failure}")),
         }
     }
-    let told = told.join("; ");
+    let found_versions = found_versions.join("; ");
     Err(Failure::Packages(format!(
-        "Debian has no Rust of one version for both architectures today, try again in some days: {told}"
+        "Debian has no Rust of one version for both architectures today, try again in some days: {found_versions}"
     )))
 }
 

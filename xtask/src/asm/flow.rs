@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_unwinding_comes_to_is_no_part_of_it() {
+    fn blocks_reached_by_unwinding_alone_are_left_out() {
         let lines = [("sfence", None), ("ret", None), ("call core::panicking", None)];
         assert_eq!(examined(&lines, 0), Ok(2));
     }

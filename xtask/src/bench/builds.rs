@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_measured_is_read_again_among_other_rows() {
+    fn measured_rows_are_read_back_among_others() {
         let all: Vec<Build> = [("release", 94.0, 8.9), ("LTO", 93.5, 8.5)]
             .map(|(way, instructions, nanoseconds)| Build {
                 way,

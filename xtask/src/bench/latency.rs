@@ -101,7 +101,7 @@ pub(super) fn markdown(text: &mut String, all: &[Latency]) {
     text.push_str(ABOVE);
     let _ = writeln!(
         text,
-        "| case | who | mode | device | {} | above p99.9 |\n|---|---|---|---|{}---|",
+        "| case | implementation | mode | device | {} | above p99.9 |\n|---|---|---|---|{}---|",
         PERCENTILES.join(" | "),
         "--:|".repeat(PERCENTILES.len())
     );

@@ -2,9 +2,9 @@
 
 /// The median of each number over all processes. A line of `kind` has a name and ends with the
 /// number. Returns `None` if there is no such line, or if a number is missing or cannot be parsed.
-pub(super) fn medians(told: &[String], kind: &str) -> Option<Vec<(Vec<String>, f64)>> {
+pub(super) fn medians(outputs: &[String], kind: &str) -> Option<Vec<(Vec<String>, f64)>> {
     let mut found: Vec<(Vec<&str>, Vec<f64>)> = Vec::new();
-    for line in told.iter().flat_map(|told| told.lines()) {
+    for line in outputs.iter().flat_map(|output| output.lines()) {
         let mut name: Vec<&str> = line.split('\t').collect();
         if name.remove(0) != kind {
             continue;
@@ -15,7 +15,7 @@ pub(super) fn medians(told: &[String], kind: &str) -> Option<Vec<(Vec<String>, f
             None => found.push((name, vec![value])),
         }
     }
-    if found.is_empty() || found.iter().any(|(_, values)| values.len() != told.len()) {
+    if found.is_empty() || found.iter().any(|(_, values)| values.len() != outputs.len()) {
         return None;
     }
     let owned = |name: Vec<&str>| name.into_iter().map(str::to_owned).collect();
@@ -32,27 +32,30 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn told(lines: &[&str]) -> Vec<String> {
+    fn outputs(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
     }
 
     #[test]
     fn a_time_is_the_median_of_what_the_processes_say() {
-        let told = told(&[
+        let outputs = outputs(&[
             "time\tpoll1\tmlx5\tsingle\t5.0\ntime\tpost\tmlx5\tsingle\t8.0\npair\ta\t1.0\n",
             "time\tpoll1\tmlx5\tsingle\t50.0\ntime\tpost\tmlx5\tsingle\t9.0\npair\ta\t1.0\n",
             "time\tpoll1\tmlx5\tsingle\t6.0\ntime\tpost\tmlx5\tsingle\t7.0\npair\ta\t1.0\n",
         ]);
         let name = |case: &str| vec![case.to_owned(), "mlx5".to_owned(), "single".to_owned()];
-        assert_eq!(medians(&told, "time"), Some(vec![(name("poll1"), 6.0), (name("post"), 8.0)]));
-        assert_eq!(medians(&told, "pair"), Some(vec![(vec!["a".to_owned()], 1.0)]));
+        assert_eq!(
+            medians(&outputs, "time"),
+            Some(vec![(name("poll1"), 6.0), (name("post"), 8.0)])
+        );
+        assert_eq!(medians(&outputs, "pair"), Some(vec![(vec!["a".to_owned()], 1.0)]));
     }
 
     #[test]
     fn a_time_that_a_process_does_not_say_is_missed() {
-        let missing = told(&["time\tpoll1\t5.0\n", "time\tpost\t5.0\n"]);
+        let missing = outputs(&["time\tpoll1\t5.0\n", "time\tpost\t5.0\n"]);
         assert_eq!(medians(&missing, "time"), None);
-        assert_eq!(medians(&told(&["time\tpoll1\tnone\n"]), "time"), None);
-        assert_eq!(medians(&told(&["pair\tpoll1\t5.0\n"]), "time"), None);
+        assert_eq!(medians(&outputs(&["time\tpoll1\tnone\n"]), "time"), None);
+        assert_eq!(medians(&outputs(&["pair\tpoll1\t5.0\n"]), "time"), None);
     }
 }

@@ -136,8 +136,8 @@ impl Peer {
         measured.rounds = rounds;
         let rounds = rounds.div_ceil(PROCESSES).to_string();
         let what = [&["time", rounds.as_str()], cases].concat();
-        let told = self.processes(&what)?;
-        for (name, time) in medians(&told, "time").ok_or_else(|| self.wrong("no time"))? {
+        let outputs = self.processes(&what)?;
+        for (name, time) in medians(&outputs, "time").ok_or_else(|| self.wrong("no time"))? {
             let row = match &name[..] {
                 [case, who, mode] => measured.row_mut(case, who, mode),
                 _ => None,
@@ -145,9 +145,9 @@ impl Peer {
             let row = row.ok_or_else(|| self.wrong("a time of what was not counted"))?;
             row.nanoseconds = Some(time);
         }
-        for (name, ratio) in medians(&told, "pair").ok_or_else(|| self.wrong("no ratio"))? {
+        for (name, ratio) in medians(&outputs, "pair").ok_or_else(|| self.wrong("no ratio"))? {
             let [case, who, mode, peer, peer_mode] =
-                name.try_into().map_err(|_| self.wrong("a ratio of nobody"))?;
+                name.try_into().map_err(|_| self.wrong("a ratio without its rival"))?;
             measured.pairs.push(Pair { case, who, mode, peer, peer_mode, ratio });
         }
         if measured.rows.iter().any(|row| row.nanoseconds.is_none()) {

@@ -126,7 +126,7 @@ fn counted(
     let mut server = start(server, arguments)?;
     while !is_listened_to(port) {
         if server.has_ended()? {
-            let said = server.wait()?.told;
+            let said = server.wait()?.stderr_with_simulator;
             return Err(wrong(one, format!("the server ended at once: {said}")));
         }
         std::thread::yield_now();
@@ -137,7 +137,7 @@ fn counted(
     let server = server.wait()?;
     for ended in [&client, &server] {
         if let Some(trouble) = &ended.trouble {
-            return Err(wrong(one, format!("{trouble}: {}", ended.told)));
+            return Err(wrong(one, format!("{trouble}: {}", ended.stderr_with_simulator)));
         }
     }
     let text = fs::read_to_string(&file);

@@ -187,7 +187,7 @@ const END: &str = "
   of the ratios of each alternation. The rounds are those of several processes, because where code and
   queues lie in the memory of one changes short times; a number is the median of theirs, also where
   threads work at the same time. On a busy machine they vary by about ten percent.
-* glibc's malloc is told to give nothing back to the kernel meanwhile: a case that frees the end of the heap would
+* glibc's malloc gives nothing back to the kernel meanwhile: a case that frees the end of the heap would
   pay for that, or not, by where the heap happens to end.
 * Memory is the growth of malloc's bytes in use and of anonymous mappings when 256 queues are
   created after 16 others, divided by 256. Memory that the simulated kernel allocates, and
@@ -274,7 +274,7 @@ const SECTIONS: [Section; 4] = [
     Section {
         is_in: |rival| matches!(rival, Rival::Floor { .. }),
         text: "Compared with the floor\n\n\
-               Where a queue is shared, its lock may take twelve instructions a call besides, which the \
+               The lock of a shared queue may take twelve further instructions a call, which the \
                ratio leaves out. A shared receive queue has no such form.",
         rival: "floor",
     },
@@ -375,7 +375,7 @@ fn lines(text: &mut String, traced: Lines, verdicts: &[Verdict]) {
     text.push_str(
         "\n## Cache lines\n\n\
          Lines of 64 bytes that one post uses of a queue pair of 10,000, which are in no cache: the misses of \
-         a simulated first-level cache. The register is not among them: most of so many queues share one.\n\n\
+         a simulated first-level cache. The register is not among them: most of these queues share one.\n\n\
          | case | lines | at most |\n\
          |---|--:|--:|\n",
     );
@@ -410,11 +410,11 @@ fn plain_bars(text: &mut String, verdicts: &[Verdict]) {
 
 /// Published results of others for packets. They were not measured here.
 const PUBLISHED: &str = "
-What others publish for a packet of 64 bytes that is forwarded, beside `eth_forward32`: instructions of one
-core of another machine, with a ConnectX-6 Dx, where the program looks up where a packet goes, which
+Results that others publish for forwarding a packet of 64 bytes, beside `eth_forward32`: instructions of one
+core of another machine, with a ConnectX-6 Dx. Their programs look up the route of a packet, which
 `eth_forward32` does not.
 
-| who | instructions a packet |
+| implementation | instructions a packet |
 |---|--:|
 | AF_XDP | 1,500 |
 | DPDK's mlx5 driver, in VPP | 440 |
@@ -462,7 +462,7 @@ fn holdings(text: &mut String, measured: &Measured) {
         "\n## Memory per queue\n\n\
          Bytes per additional queue. `memory_qp` is a reliable connection for 256 send and 256 receive \
          requests, with one SGE and 28 bytes of inline data; `memory_cq` is created for 1,024 CQEs.\n\n\
-         | case | who | mapped | heap | total |\n|---|---|--:|--:|--:|\n"
+         | case | implementation | mapped | heap | total |\n|---|---|--:|--:|--:|\n"
     );
     for holding in &measured.holdings {
         let who = match holding.who.as_str() {

@@ -35,9 +35,9 @@ pub(super) struct Crowd {
 impl Crowd {
     /// Parses the output of several processes and takes the median of each number. Returns `None`
     /// if it cannot be parsed.
-    pub(super) fn read(told: &[String]) -> Option<Self> {
+    pub(super) fn read(outputs: &[String]) -> Option<Self> {
         let mut crowds =
-            told.iter().map(|told| Self::of_process(told)).collect::<Option<Vec<_>>>()?;
+            outputs.iter().map(|output| Self::of_process(output)).collect::<Option<Vec<_>>>()?;
         let mut crowd = crowds.pop()?;
         crowds.push(crowd.clone());
         if crowds.iter().any(|other| !other.is_of_same(&crowd)) {
@@ -65,10 +65,10 @@ impl Crowd {
 
     /// Reads the output of processes on another machine, a file for each.
     pub(super) fn of_files(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let told = paths.iter().map(|path| {
+        let outputs = paths.iter().map(|path| {
             fs::read_to_string(path).map_err(|error| Failure::File { path: path.clone(), error })
         });
-        Self::read(&told.collect::<Result<Vec<_>, _>>()?).ok_or_else(|| Failure::Output {
+        Self::read(&outputs.collect::<Result<Vec<_>, _>>()?).ok_or_else(|| Failure::Output {
             program: "mlx5-bench beside LIBRARIES threads".into(),
             what: "nothing of threads, or not the same cases on one machine by each process".into(),
         })
@@ -78,7 +78,7 @@ impl Crowd {
     pub(super) fn measured_elsewhere(path: &Path) -> Result<Self, Failure> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            told => told.map_err(|error| Failure::File { path: path.to_owned(), error })?,
+            read => read.map_err(|error| Failure::File { path: path.to_owned(), error })?,
         };
         Self::of_json(&text).ok_or_else(|| Failure::Output {
             program: path.display().to_string(),
@@ -95,7 +95,7 @@ impl Crowd {
             let read = || {
                 let machine = row["machine"].as_str()?.to_owned();
                 let number = |name: &str| u32::try_from(row[name].as_u64()?).ok();
-                let told = Threads {
+                let threads = Threads {
                     case: row["case"].as_str()?.strip_prefix(CASE)?.to_owned(),
                     who: row["who"].as_str()?.to_owned(),
                     mode: row["mode"].as_str()?.to_owned(),
@@ -103,7 +103,7 @@ impl Crowd {
                     nanoseconds: row["ns"].as_f64()?,
                     millions: row["millions"].as_f64()?,
                 };
-                Some((machine, number("cores")?, told))
+                Some((machine, number("cores")?, threads))
             };
             if let Some((machine, cores, row)) = read() {
                 (crowd.machine, crowd.cores) = (machine, cores);
@@ -139,7 +139,7 @@ impl Crowd {
     /// Rows for the file; `elsewhere` adds the name of the machine.
     pub(super) fn json(&self, elsewhere: bool) -> impl Iterator<Item = Value> + '_ {
         self.rows.iter().map(move |row| {
-            let mut told = json!({
+            let mut row = json!({
                 "case": format!("{CASE}{}", row.case),
                 "who": row.who,
                 "mode": row.mode,
@@ -149,9 +149,9 @@ impl Crowd {
                 "millions": row.millions,
             });
             if elsewhere {
-                told["machine"] = json!(self.machine);
+                row["machine"] = json!(self.machine);
             }
-            told
+            row
         })
     }
 
@@ -180,7 +180,7 @@ impl Crowd {
         let _ = write!(
             text,
             "\nOn {machine}, with {} cores:\n\n\
-             | case | who | threads | ns of a request | rate | times |\n|---|---|--:|--:|--:|--:|\n",
+             | case | implementation | threads | ns of a request | rate | times |\n|---|---|--:|--:|--:|--:|\n",
             self.cores
         );
         for row in &self.rows {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_on_another_machine_is_kept() {
+    fn rows_of_another_machine_are_kept() {
         let text = "machine\tA CPU\ncores\t16\nthreads\tone_post\tmlx5\tshared\t16\t80.5\t12.5\n";
         let elsewhere = Crowd::read(&[text.into()]).expect("readable");
         let here = Crowd::read(&[text.replace("16", "2")]).expect("readable");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_cores_or_threads_is_not_readable() {
+    fn rows_without_cores_or_threads_are_unreadable() {
         let row = "threads\town_post\tmlx5\tsingle\t1\t10.00\t100.00\n";
         assert_eq!(Crowd::read(&[row.into()]), None);
         assert_eq!(Crowd::read(&["machine\tA CPU\ncores\t2\n".into()]), None);

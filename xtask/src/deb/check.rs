@@ -68,9 +68,9 @@ pub(super) fn run(package: &Path) -> Result<(), Failure> {
 /// Fails unless the loader takes these libraries, and the switch reports the same.
 fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
     let own = |name: &str| format!("/{LIBRARIES}/{name}");
-    let told = |what: &str| wrong(format!("when {when}, {what}"));
+    let wrong_when = |what: &str| wrong(format!("when {when}, {what}"));
     if bare.has(ENTRY) != (get == Get::Rust) {
-        return Err(told(&format!("/{ENTRY} is not as it should be")));
+        return Err(wrong_when(&format!("/{ENTRY} is not as it should be")));
     }
     // Libraries that the loader would load for a program.
     let listed = bare.run(&[&loader()?, "--list", PROGRAMS[0]])?;
@@ -78,10 +78,10 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
         let lines: Vec<&str> =
             listed.lines().filter(|line| line.trim_start().starts_with(name)).collect();
         let [line] = lines[..] else {
-            return Err(told(&format!("{} has not one {name}:\n{listed}", PROGRAMS[0])));
+            return Err(wrong_when(&format!("{} has not one {name}:\n{listed}", PROGRAMS[0])));
         };
         if line.contains(&own(name)) != (get == Get::Rust) || line.contains("not found") {
-            return Err(told(&format!("the loader has {}", line.trim())));
+            return Err(wrong_when(&format!("the loader has {}", line.trim())));
         }
     }
     // The programs run: the loader finds every symbol, and there is no device.
@@ -91,7 +91,7 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
         let output = bare.output(&["/usr/bin/env", "LD_BIND_NOW=1", program, argument])?;
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         if !said.contains(says) {
-            return Err(told(&format!("{program} says: {said}")));
+            return Err(wrong_when(&format!("{program} says: {said}")));
         }
     }
     if !bare.has(&format!("usr/sbin/{SWITCH}")) {
@@ -102,14 +102,14 @@ fn expect(bare: &Bare, get: Get, when: &str) -> Result<(), Failure> {
         let is_own = status.contains(&format!("{name}: rust: {}\n", own(name)));
         let is_c = status.contains(&format!("{name}: c: /"));
         if (is_own, is_c) != (get == Get::Rust, get == Get::C) {
-            return Err(told(&format!("{SWITCH} status says:\n{status}")));
+            return Err(wrong_when(&format!("{SWITCH} status says:\n{status}")));
         }
     }
     for name in LINKS {
         let is_own = status.contains(&format!("{name}: rust: {}\n", own(name)));
         let is_there = status.contains(&format!("{name}: "));
         if (is_own, is_there) != (get == Get::Rust, get == Get::Rust) {
-            return Err(told(&format!("{SWITCH} status says:\n{status}")));
+            return Err(wrong_when(&format!("{SWITCH} status says:\n{status}")));
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ const REVISION: u32 = 1;
 const DESCRIPTION: &str = "\
 Description: userspace driver for ConnectX NICs in Rust: command and libraries
  The mlx5 command lists, describes, checks and measures NVIDIA/Mellanox ConnectX
- devices (InfiniBand and RoCE), and decodes their queues. Where a machine has no
+ devices (InfiniBand and RoCE), and decodes their queues. On a machine without a
  device it uses a simulated one.
  .
  Programs written for libibverbs and libmlx5 run over this driver, as far as it
@@ -178,7 +178,7 @@ fn of_last_commit(what: &str) -> Result<String, Failure> {
         super::build::says(Command::new("git").args(["log", "-1", &format!("--format={what}")]));
     said.map(|said| said.trim().to_owned()).map_err(|_| {
         Failure::Packages(
-            "git does not say who made the last commit, and when: set DEBFULLNAME, DEBEMAIL and \
+            "git does not name the author and time of the last commit: set DEBFULLNAME, DEBEMAIL and \
              SOURCE_DATE_EPOCH"
                 .into(),
         )

@@ -30,7 +30,7 @@ pub(super) fn text() -> Result<String, Failure> {
     let metadata: Value = serde_json::from_str(&metadata).map_err(|_| broken("no JSON"))?;
     let linked = linked(&metadata).ok_or_else(|| broken("no packages"))?;
     let mut text = String::from(
-        "What the program and the library of this package are linked from, beside the package's own \
+        "The packages that the program and the library are linked from, beside this package's own \
          sources.\n\nThe standard library of Rust (https://www.rust-lang.org): MIT or Apache-2.0.\n",
     );
     for package in linked {
@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_linked_is_listed_and_what_builds_or_tests_is_not() {
+    fn linked_packages_are_listed_without_build_and_test_ones() {
         let package = |id: &str, name: &str, source: Value, kind: &str| json!({ "id": id, "name": name, "source": source, "targets": [{ "kind": [kind] }] });
         let to = |id: &str, kind: Value| json!({ "pkg": id, "dep_kinds": [{ "kind": kind }] });
         let metadata = json!({

@@ -178,7 +178,7 @@ lrwxrwxrwx root/root         0 2026-11-23 06:34 ./usr/lib/mlx5/libmlx5.so.1 -> l
     }
 
     #[test]
-    fn each_fault_is_told() {
+    fn each_fault_is_reported() {
         for (old, new, says) in [
             ("-rwxr-xr-x root/root     1", "-rwsr-xr-x root/root     1", "its mode is -rwsr-xr-x"),
             ("-rwxr-xr-x root/root", "-rwxr-xr-x seed/root", "it belongs to seed/root"),

@@ -68,9 +68,9 @@ impl Apt {
     pub(crate) fn version(&self, release: &str, package: &str) -> Result<String, Failure> {
         let mut command = self.command("apt-get");
         command.arg(format!("--target-release={release}"));
-        let told = run(command.args(["download", "--quiet=2", "--print-uris", package]))?;
-        version(&told).ok_or_else(|| {
-            Failure::Packages(format!("apt-get names no file of {package}:\n{}", told.trim()))
+        let uris = run(command.args(["download", "--quiet=2", "--print-uris", package]))?;
+        version(&uris).ok_or_else(|| {
+            Failure::Packages(format!("apt-get names no file of {package}:\n{}", uris.trim()))
         })
     }
 
@@ -184,8 +184,8 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), Failure> {
 
 /// The version in the name of the file that apt would fetch. A line has the address, then
 /// `NAME_VERSION_ARCHITECTURE.deb`.
-fn version(told: &str) -> Option<String> {
-    let file = told.split_whitespace().nth(1)?;
+fn version(uris: &str) -> Option<String> {
+    let file = uris.split_whitespace().nth(1)?;
     file.strip_suffix(".deb")?.split('_').nth(1).map(str::to_owned)
 }
 
@@ -289,14 +289,14 @@ mod tests {
 
     #[test]
     fn the_version_of_a_package_is_in_the_name_of_its_file() {
-        let told =
+        let uris =
             "'http://a/rustc_1.97.1%2bdfsg1_amd64.deb' rustc_1.97.1+dfsg1_amd64.deb 1 SHA256:0\n";
-        assert_eq!(version(told).as_deref(), Some("1.97.1+dfsg1"));
+        assert_eq!(version(uris).as_deref(), Some("1.97.1+dfsg1"));
         assert_eq!((version(""), version("'http://a/b' b.txt 1")), (None, None));
     }
 
     #[test]
-    fn what_a_package_depends_on_is_told_by_name() {
+    fn dependencies_of_a_package_are_listed_by_name() {
         let record = "Package: a\nDepends: b (= 1), c | d (>= 2), e\n";
         assert_eq!(depends(record), ["b", "c", "e"]);
         assert_eq!(depends("Package: a\n"), [""; 0]);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lists_do_not_have_is_a_failure_of_its_own_and_no_want_of_an_archive() {
+    fn package_missing_from_the_lists_is_not_taken_for_a_missing_archive() {
         let folder = std::env::temp_dir().join(format!("mlx5-apt-{}", std::process::id()));
         make(&folder).expect("a folder");
         let apt = match archive(&folder) {

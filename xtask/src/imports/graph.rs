@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_whole() {
+    fn circle_is_reported_whole() {
         let graph = graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]);
         assert_eq!(circles(&graph), [[module("a"), module("b"), module("c")]]);
     }

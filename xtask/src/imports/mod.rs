@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// All circles of files, and of the children of any one module.
 fn found(package: &str, arrows: &Arrows) -> Vec<String> {
     let mut found = Vec::new();
-    let mut tell = |kind: &str, among: &Arrows| {
+    let mut report = |kind: &str, among: &Arrows| {
         for circle in graph::circles(among) {
             let inside = |to: &&Module| circle.contains(to);
             let arrows: Vec<String> = circle
@@ -95,11 +95,11 @@ fn found(package: &str, arrows: &Arrows) -> Vec<String> {
             found.push(format!("{package}, {kind}: {}", arrows.join(", ")));
         }
     };
-    tell("files", arrows);
+    report("files", arrows);
     let parents: BTreeSet<&[String]> =
         arrows.keys().filter_map(|module| module.split_last()).map(|(_, parent)| parent).collect();
     for parent in parents {
-        tell("folders", &graph::between_children(arrows, parent));
+        report("folders", &graph::between_children(arrows, parent));
     }
     found
 }

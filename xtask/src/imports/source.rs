@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_import_does_not_count() {
+    fn imports_of_tests_alone_do_not_count() {
         let text = "#[cfg(test)]\nmod tests { use crate::a; }\nuse crate::b;";
         assert_eq!(names("x", text), ["b"]);
     }

@@ -43,7 +43,7 @@ pub(crate) struct Ended {
     /// Standard error without the simulator's lines.
     pub(crate) stderr: String,
     /// Standard error with the simulator's lines.
-    pub(crate) told: String,
+    pub(crate) stderr_with_simulator: String,
     /// Violations that the simulator reported.
     pub(crate) violations: Vec<String>,
     /// `None` if the program succeeded.
@@ -202,7 +202,7 @@ impl Running {
             stdout: String::from_utf8_lossy(&said).into_owned(),
             violations: violations(&stderr),
             stderr: without_the_simulator(&stderr),
-            told: stderr.into_owned(),
+            stderr_with_simulator: stderr.into_owned(),
             trouble,
         })
     }
@@ -213,8 +213,8 @@ const VIOLATION: &str = "mlx5-sim: violation: ";
 
 /// Violations that the simulator reported. A report may begin in mid-line.
 fn violations(said: &str) -> Vec<String> {
-    let told = said.lines().filter_map(|line| line.split_once(VIOLATION));
-    told.map(|(_, violation)| violation.to_owned()).collect()
+    let lines = said.lines().filter_map(|line| line.split_once(VIOLATION));
+    lines.map(|(_, violation)| violation.to_owned()).collect()
 }
 
 /// Removes the simulator's lines about calls that it refuses. Such a line may begin in mid-line.
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_are_told_from_the_rest() {
+    fn violations_are_separated_from_other_lines() {
         let said = format!(
             "test_a (x) ... {VIOLATION}UnknownQp(7)\nmlx5-sim: y\n{VIOLATION}UnknownCq(1)\n"
         );
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_simulator_says_in_mid_line_is_taken_out() {
+    fn simulator_output_in_mid_line_is_removed() {
         let said = "test_a (x) ... mlx5-sim: uverbs0: ENOTTY\nskipped 'no'\nmlx5-sim: y\nend\n";
         assert_eq!(without_the_simulator(said), "test_a (x) ... skipped 'no'\nend\n");
     }

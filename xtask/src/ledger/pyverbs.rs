@@ -197,10 +197,10 @@ impl Suite {
         let ended = self.start(door, link, module, [RAW, ",trace"])?;
         let trouble = ended.trouble.as_deref();
         let found = results(&ended.stderr, trouble).len();
-        let trouble = untold(&ended.stderr, found, trouble)
+        let trouble = incomplete(&ended.stderr, found, trouble)
             .or_else(|| ended.violations.first().map(|what| format!("a violation: {what}")));
         Ok(match trouble {
-            None => Ok(ended.told),
+            None => Ok(ended.stderr_with_simulator),
             Some(trouble) => Err(format!("{module} ({}): {trouble}", link.name)),
         })
     }
@@ -226,7 +226,7 @@ impl Suite {
         let violations = &ended.violations;
         let trouble = ended.trouble.as_deref();
         let found = results(&ended.stderr, trouble);
-        let trouble = untold(&ended.stderr, found.len(), trouble);
+        let trouble = incomplete(&ended.stderr, found.len(), trouble);
         let mut rows: Vec<Row> = found.into_iter().map(row).collect();
         if !violations.is_empty() {
             rows.push(Row::of_violations(
@@ -260,7 +260,7 @@ impl Drop for Suite {
 
 /// Result of a test that did not run through the preload door, in the ledger's form.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Told {
+pub(crate) struct TestResult {
     pub(crate) test: String,
     /// Outcome, as the ledger names it.
     pub(crate) result: &'static str,
@@ -272,9 +272,9 @@ pub(crate) struct Told {
 
 /// Results in the verbose report of a virtual machine. `trouble` is the error that ended its
 /// process, if one did.
-pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
+pub(crate) fn test_results(report: &str, trouble: Option<&str>) -> Vec<TestResult> {
     let found = results(report, trouble);
-    let untold = untold(report, found.len(), trouble);
+    let incomplete = incomplete(report, found.len(), trouble);
     let one = |(test, outcome, said): (String, Outcome, String)| {
         let reason = reasons::in_a_machine(&test, outcome, &said);
         let unexplained = matches!(reason, Some(Reason::Unexplained(_)));
@@ -285,21 +285,21 @@ pub(crate) fn told(report: &str, trouble: Option<&str>) -> Vec<Told> {
         };
         // The rows of a machine do not distinguish failures and errors.
         let result = if outcome == Outcome::Error { Outcome::Fail.name() } else { outcome.name() };
-        Told { test, result, reason, unexplained }
+        TestResult { test, result, reason, unexplained }
     };
     let whole = "the tests as a whole".to_owned();
     found
         .into_iter()
-        .chain(untold.map(|trouble| (whole, Outcome::Error, trouble)))
+        .chain(incomplete.map(|trouble| (whole, Outcome::Error, trouble)))
         .map(one)
         .collect()
 }
 
 /// The problem if the report is incomplete: the module crashed, has no test, or its report could
 /// not be parsed.
-fn untold(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
+fn incomplete(report: &str, found: usize, trouble: Option<&str>) -> Option<String> {
     let all = found > 0 && ran(report).is_some_and(|ran| found >= ran);
-    (!all).then(|| trouble.unwrap_or("not every test was told").to_owned())
+    (!all).then(|| trouble.unwrap_or("the report lacks some tests").to_owned())
 }
 
 /// The line between the report's parts, and between failures.
@@ -315,11 +315,11 @@ fn ran(report: &str) -> Option<usize> {
 /// Test, outcome and message of each test in a verbose report.
 fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)> {
     let mut parts = report.split(DOUBLE_RULE);
-    let told = parts.next().unwrap_or_default();
+    let listing = parts.next().unwrap_or_default();
     let failures: Vec<(String, String)> = parts.filter_map(failure).collect();
 
     let mut found: Vec<(String, Option<(Outcome, String)>)> = Vec::new();
-    for line in told.lines() {
+    for line in listing.lines() {
         if let Some(test) = header(line) {
             found.push((test, None));
         }
@@ -330,8 +330,8 @@ fn results(report: &str, trouble: Option<&str>) -> Vec<(String, Outcome, String)
     let unfinished = || (Outcome::Error, trouble.unwrap_or("has not said how it ended").to_owned());
     found
         .into_iter()
-        .map(|(test, told)| {
-            let (outcome, mut said) = told.unwrap_or_else(unfinished);
+        .map(|(test, result)| {
+            let (outcome, mut said) = result.unwrap_or_else(unfinished);
             if let Some((_, message)) = failures.iter().find(|(failed, _)| *failed == test) {
                 said.clone_from(message);
             }
@@ -384,7 +384,7 @@ mod tests {
 
     const REPORT: &str = "\
 test_ok (tests.test_a.A.test_ok) ... ok
-test_told (tests.test_a.A.test_told)
+test_skipped (tests.test_a.A.test_skipped)
 What it is for. ... skipped \"Device doesn't have it\"
 test_noisy (tests.test_a.A.test_noisy) ... a child says this
 ok
@@ -420,15 +420,15 @@ FAILED (failures=1, errors=1, skipped=1)
 ";
 
     #[test]
-    fn a_report_tells_test_outcome_and_message() {
-        let told = results(REPORT, None);
-        let told: Vec<(&str, Outcome, &str)> =
-            told.iter().map(|(test, outcome, said)| (&test[..], *outcome, &said[..])).collect();
+    fn report_has_test_outcome_and_message() {
+        let found = results(REPORT, None);
+        let found: Vec<(&str, Outcome, &str)> =
+            found.iter().map(|(test, outcome, said)| (&test[..], *outcome, &said[..])).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("test_a.A.test_ok", Outcome::Pass, ""),
-                ("test_a.A.test_told", Outcome::Skip, "Device doesn't have it"),
+                ("test_a.A.test_skipped", Outcome::Skip, "Device doesn't have it"),
                 ("test_a.A.test_noisy", Outcome::Pass, ""),
                 ("test_a.A.test_old", Outcome::Fail, "AssertionError: 25 != 0"),
                 ("test_a.A.test_bad", Outcome::Error, "ValueError: no"),
@@ -439,14 +439,14 @@ FAILED (failures=1, errors=1, skipped=1)
 
     #[test]
     fn a_report_of_a_machine_is_rows_and_says_what_is_not_explained() {
-        let told = told(REPORT, Some("exit status 1"));
-        let told: Vec<(&str, &str, bool)> =
-            told.iter().map(|told| (&told.test[..], told.result, told.unexplained)).collect();
+        let found = test_results(REPORT, Some("exit status 1"));
+        let found: Vec<(&str, &str, bool)> =
+            found.iter().map(|one| (&one.test[..], one.result, one.unexplained)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("test_a.A.test_ok", "pass", false),
-                ("test_a.A.test_told", "skip", true),
+                ("test_a.A.test_skipped", "skip", true),
                 ("test_a.A.test_noisy", "pass", false),
                 ("test_a.A.test_old", "fail", true),
                 ("test_a.A.test_bad", "fail", true),
@@ -456,17 +456,17 @@ FAILED (failures=1, errors=1, skipped=1)
 
     #[test]
     fn a_machines_report_that_ends_early_has_failed() {
-        let told = told("test_a (tests.test_a.A.test_a) ... ok\n", Some("signal 9"));
-        assert_eq!((told.len(), told[1].result, &told[1].reason[..]), (2, "fail", "signal 9"));
-        assert_eq!(super::told("", None)[0].result, "fail");
+        let found = test_results("test_a (tests.test_a.A.test_a) ... ok\n", Some("signal 9"));
+        assert_eq!((found.len(), found[1].result, &found[1].reason[..]), (2, "fail", "signal 9"));
+        assert_eq!(super::test_results("", None)[0].result, "fail");
     }
 
     #[test]
     fn a_test_in_which_the_process_ended_is_an_error() {
         let report = "test_a (tests.test_a.A.test_a) ... ok\ntest_b (tests.test_a.A.test_b) ... ";
-        let told = results(report, Some("ended by signal 11"));
-        assert_eq!(told[1].1, Outcome::Error);
-        assert_eq!(told[1].2, "ended by signal 11");
+        let found = results(report, Some("ended by signal 11"));
+        assert_eq!(found[1].1, Outcome::Error);
+        assert_eq!(found[1].2, "ended by signal 11");
         assert_eq!(ran(report), None);
     }
 }

@@ -77,7 +77,7 @@ impl Row {
         let test = of.map_or_else(|| MACHINE.to_owned(), |of| format!("{of}: {MACHINE}"));
         let (outcome, reason) = match violations {
             [] => (Outcome::Pass, None),
-            told => (Outcome::Fail, Some(Reason::Unexplained(told.join(", ")))),
+            several => (Outcome::Fail, Some(Reason::Unexplained(several.join(", ")))),
         };
         Self { suite, test, link, provider, outcome, reason }
     }

@@ -62,7 +62,7 @@ pub(super) fn run(door: &Door, link: Link) -> Result<Vec<Row>, Failure> {
 const DIFFERENCES: [(&str, &str, &str); 1] = [(
     "atomic_cap: ATOMIC_HCA (1)",
     "atomic_cap: ATOMIC_GLOB (2)",
-    "C's library tells it from release 47 on",
+    "C's library reports it from release 47 on",
 )];
 
 /// The first line of a tool's output that differs between C's library and ours without a known
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_differs_without_a_reason_is_told() {
+    fn unexplained_difference_is_reported() {
         let said = "hca_id:\tmlx5_0\n\tatomic_cap:\t\tATOMIC_HCA (1)\n";
         let global = said.replace("HCA (1)", "GLOB (2)");
         assert_eq!(first_difference(said, said), None);

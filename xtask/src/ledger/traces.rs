@@ -133,8 +133,9 @@ fn made(report: &str) -> Calls {
     let mut test = None;
     for line in report.lines() {
         test = pyverbs::header(line).or(test);
-        let told = line.split_once("mlx5-sim: uverbs").and_then(|(_, told)| told.split_once(": "));
-        if let (Some(test), Some((_, call))) = (&test, told)
+        let trace =
+            line.split_once("mlx5-sim: uverbs").and_then(|(_, trace)| trace.split_once(": "));
+        if let (Some(test), Some((_, call))) = (&test, trace)
             && let of_test = calls.entry(test.clone()).or_default()
             && !NOT_COMPARED.iter().any(|(part, _)| call.contains(part))
         {
@@ -264,7 +265,7 @@ ok
 ";
 
     #[test]
-    fn a_trace_tells_the_calls_of_each_test() {
+    fn trace_lists_the_calls_of_each_test() {
         let calls = made(REPORT);
         let of: Vec<(&str, u32)> =
             calls["test_pd.PDTest.test_a"].iter().map(|(call, n)| (&call[..], *n)).collect();
@@ -276,20 +277,26 @@ ok
     }
 
     #[test]
-    fn a_hollow_pass_is_told_and_a_known_difference_that_is_gone() {
+    fn hollow_pass_and_vanished_difference_are_reported() {
         let theirs = made(REPORT);
         let mut ours = Calls::new();
-        let told = differing(&theirs, &ours, "ib");
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("ALLOC_MW: EINVAL: 1 times over C's library, 0 times over ours"));
+        let differences = differing(&theirs, &ours, "ib");
+        assert_eq!(differences.len(), 2, "{differences:?}");
+        assert!(
+            differences[0]
+                .contains("ALLOC_MW: EINVAL: 1 times over C's library, 0 times over ours")
+        );
         ours.clone_from(&theirs);
-        let told = differing(&theirs, &ours, "ib");
-        assert!(told.len() == 1 && told[0].contains("differs no more"), "{told:?}");
+        let differences = differing(&theirs, &ours, "ib");
+        assert!(
+            differences.len() == 1 && differences[0].contains("differs no more"),
+            "{differences:?}"
+        );
         // Calls that our library alone makes are reported as well, and so is a known call that C's
         // library does not make.
-        let told = differing(&Calls::new(), &theirs, "ib");
-        assert_eq!(told.len(), 4, "{told:?}");
-        assert!(told[0].contains("0 times over C's library, 1 times over ours"));
+        let differences = differing(&Calls::new(), &theirs, "ib");
+        assert_eq!(differences.len(), 4, "{differences:?}");
+        assert!(differences[0].contains("0 times over C's library, 1 times over ours"));
     }
 
     /// A known call must be missing altogether over the other library.
@@ -299,8 +306,11 @@ ok
         let mut twice = once.clone();
         let calls = twice.get_mut("test_mr.MWTest.test_reg_mw_wrong_type").expect("a test");
         calls.values_mut().for_each(|count| *count = 2);
-        let told = differing(&twice, &once, "ib");
-        assert!(told.iter().any(|fault| fault.contains("2 times over C's")), "{told:?}");
+        let differences = differing(&twice, &once, "ib");
+        assert!(
+            differences.iter().any(|fault| fault.contains("2 times over C's")),
+            "{differences:?}"
+        );
     }
 
     #[test]
@@ -312,8 +322,11 @@ ok
         let ours = made(&format!("{HEADER}IB_USER_VERBS_CMD_MODIFY_QP\n"));
         assert_eq!(differing(&c, &ours, "roce"), [""; 0]);
         assert!(!differing(&c, &ours, "ib").is_empty());
-        let told = differing(&ours, &ours, "roce");
-        assert!(told.len() == 1 && told[0].contains("C's library runs it too"), "{told:?}");
+        let differences = differing(&ours, &ours, "roce");
+        assert!(
+            differences.len() == 1 && differences[0].contains("C's library runs it too"),
+            "{differences:?}"
+        );
     }
 
     #[test]
@@ -326,16 +339,22 @@ ok
         assert_eq!(differing(&c, &Calls::new(), "roce"), [""; 0]);
         assert!(!differing(&c, &Calls::new(), "ib").is_empty());
         assert!(differing(&c, &more, "roce")[0].contains("0 times over C's library, 1 times over"));
-        let told = differing(&c, &c, "roce");
-        assert!(told.len() == 1 && told[0].contains("ours makes all calls too"), "{told:?}");
+        let differences = differing(&c, &c, "roce");
+        assert!(
+            differences.len() == 1 && differences[0].contains("ours makes all calls too"),
+            "{differences:?}"
+        );
         // Objects that it leaves are reported.
         let both = format!(
             "{HEADER}UVERBS_METHOD_DEVX_OBJ_CREATE\nmlx5-sim: uverbs0: UVERBS_METHOD_DEVX_OBJ_DESTROY\n"
         );
         let (both, made) = (made(&both), call("UVERBS_METHOD_DEVX_OBJ_CREATE"));
         assert_eq!((left_over(&both["test_mlx5_dr.Mlx5DrTest.test_x"]), both.len()), (0, 1));
-        let told = differing(&both, &made, "roce");
-        assert!(told[0].contains("0 objects left over C's library, 1 over ours"), "{told:?}");
+        let differences = differing(&both, &made, "roce");
+        assert!(
+            differences[0].contains("0 objects left over C's library, 1 over ours"),
+            "{differences:?}"
+        );
         assert_eq!(differing(&both, &Calls::new(), "roce"), [""; 0]);
     }
 }

@@ -319,7 +319,7 @@ fn all() -> impl Iterator<Item = u32> {
     }
 
     #[test]
-    fn what_has_no_choice_of_bodies_is_planted_alone() {
+    fn mutant_without_alternative_bodies_is_planted_alone() {
         let mutants = [mutant(1, 22, "*"), mutant(9, 10, "*"), mutant(4, 11, "-")];
         let mutants: Vec<&Mutant> = mutants.iter().collect();
         let files = BTreeMap::from([("file.rs", SOURCE.to_owned())]);
@@ -331,7 +331,7 @@ fn all() -> impl Iterator<Item = u32> {
     }
 
     #[test]
-    fn a_line_that_does_not_compile_tells_its_mutant() {
+    fn line_that_does_not_compile_names_its_mutant() {
         let mutants = [mutant(6, 14, "+"), mutant(6, 14, "/"), mutant(4, 11, "-")];
         let mutants: Vec<&Mutant> = mutants.iter().collect();
         let files = BTreeMap::from([("file.rs", SOURCE.to_owned())]);
@@ -343,7 +343,11 @@ fn all() -> impl Iterator<Item = u32> {
         };
         assert_eq!(suspects("inner(a) / 2"), [1]);
         assert_eq!(suspects("b - 1"), [2]);
-        assert_eq!(suspects("inner(a) * 2"), [0, 1], "all of a function whose own body is told of");
+        assert_eq!(
+            suspects("inner(a) * 2"),
+            [0, 1],
+            "all mutants of a function whose own body has the error"
+        );
         assert!(suspects("const LIMIT").is_empty());
     }
 }

@@ -24,11 +24,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut batch = one.wr_start();
     batch.wr(1, SendFlags::SIGNALED).rdma_write(memory.remote(0..5)?).inline_data(b"hello");
     batch.complete()?;
-    let mut told = Vec::new();
-    while cq.poll(16, |completion| told.push((completion.wr_id(), completion.status().is_ok())))? == 0 {}
+    let mut polled = Vec::new();
+    while cq.poll(16, |completion| polled.push((completion.wr_id(), completion.status().is_ok())))? == 0 {}
     let mut bytes = [0; 5];
     memory.read_at(0, &mut bytes)?;
-    assert_eq!((told, &bytes), (vec![(1, true)], b"hello"));
+    assert_eq!((polled, &bytes), (vec![(1, true)], b"hello"));
 
     // The feature `tokio` can drive a pump in a task.
     let (hub, pump) = mlx5_async::Hub::new(&context, 16)?;

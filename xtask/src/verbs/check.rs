@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_that_is_missing_or_of_another_node_or_too_many_is_told() {
+    fn missing_misplaced_and_extra_symbols_are_reported() {
         let path =
             INSTALLED.iter().find_map(|folder| find(Path::new(folder), "libmlx5.so.1.", "0"));
         let Some(path) = path else {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_tells_nodes_and_defaults_and_the_size_of_data() {
+    fn list_has_nodes_defaults_and_the_size_of_data() {
         let found = listed("l a@N_1\nl b@@N_1 8\n");
         let export = |name: &str, default, data| Export {
             name: name.into(),

@@ -281,11 +281,11 @@ mod tests {
     use super::first_difference;
 
     #[test]
-    fn the_first_line_that_differs_is_told() {
+    fn first_difference_is_reported() {
         assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
-        let told = first_difference("a\nb\n", "a\nc\n").expect("a difference");
-        assert!(told.starts_with("line 2") && told.contains("ours: c"), "{told}");
-        let told = first_difference("a\n", "a\nc\n").expect("a difference");
-        assert!(told.contains("C's:  nothing more"), "{told}");
+        let shown = first_difference("a\nb\n", "a\nc\n").expect("a difference");
+        assert!(shown.starts_with("line 2") && shown.contains("ours: c"), "{shown}");
+        let shown = first_difference("a\n", "a\nc\n").expect("a difference");
+        assert!(shown.contains("C's:  nothing more"), "{shown}");
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     use std::env;
 
     #[test]
-    fn a_library_from_another_folder_is_told_and_one_from_ours_is_not() {
+    fn library_from_another_folder_is_reported_and_ours_is_not() {
         let listed = "\tlinux-vdso.so.1 (0x1)\n\tlibibverbs.so.1 => /ours/libibverbs.so.1 (0x2)\n\
                       \tlibmlx5.so.1 => /theirs/libmlx5.so.1 (0x3)\n\tlibc.so.6 => /lib/libc.so.6 (0x4)\n";
         assert_eq!(elsewhere(listed, Path::new("/ours")), Some("/theirs/libmlx5.so.1"));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_told_from_a_definition_a_call_and_a_comment() {
+    fn declaration_is_distinguished_from_definition_call_and_comment() {
         let text = plain(HEADER);
         let number = |width| Passed::Number(width);
         let a = Signature {
@@ -238,31 +238,31 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_of_another_width_or_one_too_few_is_told() {
+    fn missing_parameter_and_parameter_of_another_width_are_reported() {
         let text = plain(HEADER);
-        let told = |ours: &str| {
+        let is_reported = |ours: &str| {
             let c = declared(&text, "ibv_a").expect("a declaration");
             compare("ibv_a", "a::a", c, &in_rust(ours)).is_some()
         };
-        assert!(!told("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64) -> c_int"));
-        assert!(told("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u32) -> c_int"));
-        assert!(told("fn a(c: *mut ibv_c, port: u8, e: c_uint) -> c_int"));
-        assert!(told("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64)"));
-        assert!(told("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64) -> *mut c_void"));
-        assert!(told("fn a(c: ibv_c, port: u8, e: c_uint, n: u64) -> c_int"));
+        assert!(!is_reported("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64) -> c_int"));
+        assert!(is_reported("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u32) -> c_int"));
+        assert!(is_reported("fn a(c: *mut ibv_c, port: u8, e: c_uint) -> c_int"));
+        assert!(is_reported("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64)"));
+        assert!(is_reported("fn a(c: *mut ibv_c, port: u8, e: c_uint, n: u64) -> *mut c_void"));
+        assert!(is_reported("fn a(c: ibv_c, port: u8, e: c_uint, n: u64) -> c_int"));
     }
 
     #[test]
     fn a_refusal_needs_the_result_only() {
         let text = plain(HEADER);
-        let told = |name: &str, ours: &str| {
+        let is_reported = |name: &str, ours: &str| {
             let c = declared(&text, name).expect("a declaration");
             compare(name, "refuse::a", c, &in_rust(ours)).is_some()
         };
-        assert!(!told("ibv_a", "fn a() -> c_int"));
-        assert!(!told("ibv_a", "fn a() -> isize"));
-        assert!(told("ibv_a", "fn a()"));
-        assert!(told("ibv_f", "fn a() -> c_int"));
-        assert!(!told("ibv_f", "fn a() -> *mut c_void"));
+        assert!(!is_reported("ibv_a", "fn a() -> c_int"));
+        assert!(!is_reported("ibv_a", "fn a() -> isize"));
+        assert!(is_reported("ibv_a", "fn a()"));
+        assert!(is_reported("ibv_f", "fn a() -> c_int"));
+        assert!(!is_reported("ibv_f", "fn a() -> *mut c_void"));
     }
 }

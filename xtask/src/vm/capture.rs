@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_be_sent_and_was_not_is_told() {
+    fn unsent_packets_are_reported() {
         let carried = Carried::of(&capture(&[tcp4(1500, None)]));
         let sent = Sent { all: true, hundred_megabytes: false };
         assert_eq!(carried.troubles(Sent::default()), [""; 0]);

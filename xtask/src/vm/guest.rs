@@ -44,7 +44,7 @@ pub(crate) enum Receives {
     Cyclic,
     /// Buffers that several frames share; a frame takes one or more strides
     Striding,
-    /// As cyclic, on a virtual function that receives only frames for listed addresses
+    /// As cyclic, on a virtual function that takes only frames for listed addresses
     Filtered,
 }
 

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_is_lost_when_it_fails_or_is_skipped_in_the_same_machine() {
+    fn pass_is_lost_after_failure_or_skip_in_the_same_machine() {
         let earlier = [row("6.1", "a", "pass"), row("6.1", "b", "pass"), row("6.12", "c", "pass")];
         let now = [row("6.1", "a", "skip"), row("6.1", "b", "pass")];
         assert_eq!(regressed_since(&earlier, &now), ["6.1 ib s a c no longer passes"]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_counts_by_machine_and_tells_reasons() {
+    fn report_counts_by_machine_and_gives_reasons() {
         let mut skipped = row("6.1", "a", "skip");
         skipped["reason"] = json!("one | port");
         let mut newest = row("newest", "b", "pass");

@@ -195,7 +195,7 @@ impl Running {
         }
         let mut child =
             bound.spawn().map_err(|error| Failure::Run { program: program.clone(), error })?;
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         if let Some(out) = child.stdout.take() {
             thread::spawn(move || {
                 let mut out = BufReader::new(out);
@@ -203,7 +203,7 @@ impl Running {
                 while out.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
                     // The receiver may be gone. Reading goes on, so that the program does not block
                     // on a full pipe.
-                    let _ = tell.send(std::mem::take(&mut line));
+                    let _ = sender.send(std::mem::take(&mut line));
                 }
             });
         }

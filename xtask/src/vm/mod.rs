@@ -49,8 +49,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, global = true)]
     link: Option<Link>,
 
-    /// Run only this way for the kernel's network interfaces to receive; without a program, each
-    /// way runs in turn
+    /// Run one receive mode
+    ///
+    /// It is that of the kernel's network interfaces. Without a program, each mode runs in turn.
     #[arg(long, value_enum, global = true)]
     receives: Option<Receives>,
 

@@ -147,7 +147,7 @@ impl Record {
     pub(super) fn troubles(&self) -> Vec<String> {
         let mut found = complaints(&self.log);
         if !self.over {
-            found.push("the guest did not come to its end".into());
+            found.push("the guest did not finish".into());
         }
         if let Some(trouble) = self.machine.trouble() {
             found.push(format!("the machine {trouble}"));
@@ -155,9 +155,10 @@ impl Record {
         let problems = self.problems.iter().filter(|problem| !problem.is_meant());
         found.extend(problems.map(ToString::to_string));
         // The devices' process fails if it reported problems. Those are judged one by one above.
-        let told = !self.problems.is_empty();
+        let reported = !self.problems.is_empty();
         let trouble = self.device.and_then(Ended::trouble);
-        if let Some(trouble) = trouble.filter(|_| !told || self.device == Some(Ended::Stopped)) {
+        if let Some(trouble) = trouble.filter(|_| !reported || self.device == Some(Ended::Stopped))
+        {
             found.push(format!("the simulated device's process {trouble}"));
         }
         found
@@ -297,11 +298,11 @@ mod tests {
         let record = heard("\x1ebegin one\na\n");
         assert_eq!(record.steps[0].status, None);
         let troubles = record.troubles();
-        assert!(troubles.iter().any(|trouble| trouble.contains("did not come to its end")));
+        assert!(troubles.iter().any(|trouble| trouble.contains("did not finish")));
     }
 
     #[test]
-    fn a_devices_problems_are_told_with_the_step_but_for_those_meant() {
+    fn unexpected_device_problems_are_reported_with_the_step() {
         let log = "note\nproblem: hca 0: UnknownQp(1)\nproblem: hca 0: UnknownQp(2)\n";
         let second = log.rfind("problem").expect("it is there");
         let marks = [(0, "suite".to_owned()), (second, "rmmod-while-polling".to_owned())];
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_complains_of_is_told_with_the_step() {
+    fn kernel_complaints_are_reported_with_the_step() {
         let log = "[ 1.0] mlx5_core 0000:01:00.0: firmware version: 16.35.1\n\
                    [ 1.1] vm: step load\n\
                    [ 1.2] WARNING: CPU: 0 PID: 1 at kernel/x.c:1\n\
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_case_does_on_purpose_is_no_complaint_in_the_suite_and_is_one_elsewhere() {
+    fn deliberate_violation_is_a_complaint_outside_the_suite_alone() {
         let line = "mlx5_core 0000:01:00.0: cq_err_event_notifier:505: CQ error on CQN 0x495\n";
         assert_eq!(complaints(&format!("vm: step suite\n{line}")), [""; 0]);
         assert_eq!(complaints(&format!("vm: step load\n{line}")).len(), 1);

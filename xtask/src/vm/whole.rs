@@ -14,7 +14,7 @@ use super::record::{Done, Event, Record};
 use super::version::Version;
 use super::{Arguments, OURS, Own, cache, capture, device, logs, network};
 use crate::failure::Failure;
-use crate::ledger::pyverbs::{self, Told};
+use crate::ledger::pyverbs::{self, TestResult};
 use crate::provider::Provider;
 use crate::verbs;
 
@@ -97,7 +97,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let record = follow(&guest, &name)?;
             ran += 1;
             let expected: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-            let told = table(&record, &expected, version, link, &parts.kernel.release);
+            let results = table(&record, &expected, version, link, &parts.kernel.release);
             let mut found = record.troubles();
             found.extend(unexplained(&record));
             if link == Link::Eth {
@@ -112,8 +112,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             if !found.is_empty() {
                 super::show(&record, &folder);
             }
-            eprintln!("vm: {name}: {} in {} s", counts(&told), record.elapsed.as_secs());
-            rows.extend(told);
+            eprintln!("vm: {name}: {} in {} s", counts(&results), record.elapsed.as_secs());
+            rows.extend(results);
         }
     }
     if ran == 0 {
@@ -216,10 +216,11 @@ fn table(
             None => (name, Provider::C),
         };
         if plain == PYVERBS {
-            let told = told(step);
+            let results = test_results(step);
             rows.extend(
-                told.iter()
-                    .map(|told| row(PYVERBS, &told.test, provider, told.result, &told.reason)),
+                results
+                    .iter()
+                    .map(|one| row(PYVERBS, &one.test, provider, one.result, &one.reason)),
             );
             continue;
         }
@@ -236,24 +237,22 @@ fn table(
 }
 
 /// Results of rdma-core's tests.
-fn told(step: Option<&Done>) -> Vec<Told> {
+fn test_results(step: Option<&Done>) -> Vec<TestResult> {
     let (report, trouble) = match step {
         Some(step) if step.status == Some(0) => (step.output.as_str(), None),
         Some(step) => (step.output.as_str(), Some(step.to_string())),
         None => ("", Some("it was not begun".to_owned())),
     };
-    pyverbs::told(report, trouble.as_deref())
+    pyverbs::test_results(report, trouble.as_deref())
 }
 
 /// Tests of rdma-core that were skipped for an unknown reason.
 fn unexplained(record: &Record) -> Vec<String> {
     let pyverbs = |step: &&Done| [PYVERBS, PYVERBS_OVER_OURS].contains(&step.name.as_str());
-    let told: Vec<Told> =
-        record.steps.iter().filter(pyverbs).flat_map(|step| told(Some(step))).collect();
-    let skipped = told.iter().filter(|told| told.unexplained && told.result == "skip");
-    skipped
-        .map(|told| format!("{PYVERBS} {}: nobody knows why: {}", told.test, told.reason))
-        .collect()
+    let results: Vec<TestResult> =
+        record.steps.iter().filter(pyverbs).flat_map(|step| test_results(Some(step))).collect();
+    let skipped = results.iter().filter(|one| one.unexplained && one.result == "skip");
+    skipped.map(|one| format!("{PYVERBS} {}: no known reason: {}", one.test, one.reason)).collect()
 }
 
 /// Results of the cases that a step has printed as JSON.
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_run_and_did_not_has_failed() {
+    fn test_that_did_not_run_has_failed() {
         let rows = table(&record(), &["load", "kill", "unload"], Version::V6_1, Link::Ib, "6.1.0");
         let results: Vec<&Value> = rows.iter().map(|row| &row["result"]).collect();
         assert_eq!(results, ["pass", "fail", "fail"]);

@@ -119,22 +119,22 @@ fn an_unreliable_connection_grants_writes_only() {
 }
 
 #[test]
-fn a_datagram_queue_pair_has_its_key_and_tells_it() {
+fn datagram_queue_pair_has_its_key_and_reports_it() {
     let options = options().qkey(0x42);
     assert_eq!(to_init(QpType::Ud, &ib_port(), &options).qkey, Some(0x42));
-    let told = ib_port().endpoint(QpType::Ud, QpNumber::MAX, PSN, &options);
-    assert_eq!(told.qkey, Some(0x42));
+    let sent = ib_port().endpoint(QpType::Ud, QpNumber::MAX, PSN, &options);
+    assert_eq!(sent.qkey, Some(0x42));
     assert_eq!(ib_port().endpoint(QpType::Rc, QpNumber::MAX, PSN, &options).qkey, None);
 }
 
 #[test]
-fn what_a_port_tells_survives_the_journey() {
+fn endpoint_survives_conversion_to_bytes_and_text() {
     for port in [roce_port(), ib_port()] {
         for transport in [QpType::Rc, QpType::Uc, QpType::Ud] {
-            let told = port.endpoint(transport, QpNumber::MAX, PSN, &options());
-            assert_eq!(Endpoint::from_bytes(&told.to_bytes()), Ok(told));
-            assert_eq!(told.to_string().parse(), Ok(told));
-            assert_eq!(told.link_layer(), port.link_layer);
+            let sent = port.endpoint(transport, QpNumber::MAX, PSN, &options());
+            assert_eq!(Endpoint::from_bytes(&sent.to_bytes()), Ok(sent));
+            assert_eq!(sent.to_string().parse(), Ok(sent));
+            assert_eq!(sent.link_layer(), port.link_layer);
         }
     }
 }
@@ -156,7 +156,7 @@ fn the_packet_size_is_the_least_of_both_ports_and_the_option() {
 }
 
 #[test]
-fn the_packet_size_that_is_told_respects_the_option() {
+fn reported_packet_size_respects_the_option() {
     let options = options().path_mtu(Some(Mtu::Mtu512));
     assert_eq!(roce_port().endpoint(QpType::Rc, QpNumber::MAX, PSN, &options).mtu, Mtu::Mtu512);
 }
@@ -213,7 +213,7 @@ fn infiniband_has_a_global_route_into_another_subnet_by_way_of_the_router() {
 }
 
 #[test]
-fn sides_that_cannot_meet_are_told_apart() {
+fn incompatible_sides_give_distinct_errors() {
     let rtr = |transport, local: &LocalPort, remote: &Endpoint| {
         to_rtr(transport, local, remote, &options()).unwrap_err()
     };

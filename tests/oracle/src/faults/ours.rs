@@ -248,7 +248,7 @@ impl Side {
                 .filter(|qp| qp.caps().send_blocks == blocks)
         };
         let qp = (1..=blocks).find_map(|part| build(blocks / part));
-        let qp = qp.ok_or(Failure::Missing("a ring of so many blocks"))?;
+        let qp = qp.ok_or(Failure::Missing("a ring of this number of blocks"))?;
         let driver = driver_input(&self.watch.take(), method::QP_CREATE)?.to_vec();
         // SAFETY: the queue pair owns the ring and the record, and `Queue` keeps them together. The
         // driver writes them only in calls of this thread.
@@ -321,7 +321,7 @@ impl Side {
         // The question gets its answer only after the other thread is done.
         watch.meanwhile(move || {
             let poster = std::thread::spawn(move || {
-                let mut both = shared.lock().expect("nobody else has it");
+                let mut both = shared.lock().expect("no other object has it");
                 let (send, posted): &mut (SendHalf<Rc>, bool) = &mut both;
                 let mut batch = send.wr_start();
                 batch.wr(wr_id, SendFlags::SIGNALED).send().sge_list(&sges);

@@ -99,7 +99,7 @@ pub(super) const FAULTS: &[Fault] = &[
         ours: &["answer 1", "answer 1", "target cancelled; 0 words changed elsewhere"],
     },
     Fault {
-        name: "c_provider_08_counts_what_nobody_posted",
+        name: "c_provider_08_counts_unposted_requests",
         about: "A request of three WQEs, which configures a key signed in both domains, is \
                 cancelled.",
         script: "make 40 8, configure 5, drained 0, target 0, cancel 5, look",

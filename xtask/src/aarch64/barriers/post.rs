@@ -137,8 +137,8 @@ mod tests {
     fn a_request_is_ordered_before_the_record_and_that_before_the_register_and_then_flushed() {
         assert_eq!(examined(GOOD, &SEND), Ok(()));
         for left_out in ["dmb oshst; ", "dsb st; ", "str w4, [x5]; ", "str q0, [x6]; "] {
-            let told = examined(&GOOD.replacen(left_out, "", 1), &SEND);
-            assert!(told.is_err(), "without {left_out}");
+            let verdict = examined(&GOOD.replacen(left_out, "", 1), &SEND);
+            assert!(verdict.is_err(), "without {left_out}");
         }
         let unflushed = GOOD.replace("; dsb st; str x7, [x0]; ret", "; str x7, [x0]; ret");
         assert!(examined(&unflushed, &SEND).is_err());
@@ -155,8 +155,11 @@ mod tests {
     #[test]
     fn a_barrier_among_processors_is_none_for_a_device() {
         for weak in ["dmb ishst", "dmb ish", "dsb ishst"] {
-            let told = examined(&GOOD.replacen("dmb oshst", weak, 1), &SEND);
-            assert!(told.is_err_and(|fault| fault.contains("no barrier for a device")), "{weak}");
+            let verdict = examined(&GOOD.replacen("dmb oshst", weak, 1), &SEND);
+            assert!(
+                verdict.is_err_and(|fault| fault.contains("no barrier for a device")),
+                "{weak}"
+            );
         }
         assert!(examined(&GOOD.replacen("dsb st", "dmb oshst", 1), &SEND).is_err());
     }
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_for_steps_is_called_in_its_place() {
+    fn called_function_that_takes_steps_is_followed() {
         let shared = "str x1, [x3]; dmb oshst; str w4, [x5]; \
                       bl mlx5_doorbell8register15SharedBlueFlame5write; ret";
         assert_eq!(examined(shared, &SEND), Ok(()));

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_a_register_is_known() {
+    fn instructions_that_write_a_register_are_known() {
         for text in ["rev w8, w9", "ldr x8, [x1]", "ldp x9, x8, [x1]", "str x1, [x8], #8"] {
             assert!(writes(text, "x8"), "{text}");
         }

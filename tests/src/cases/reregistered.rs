@@ -8,7 +8,7 @@ pub(crate) const CASES: &[Case] = cases![
     a_region_gets_other_rights: SIMULATOR,
     a_region_moves_to_another_domain: SIMULATOR,
     memory_that_a_region_had_stays_until_it_is_deregistered: SIMULATOR,
-    what_makes_no_sense_is_refused_and_the_region_stays: SIMULATOR,
+    senseless_reregistration_is_refused_and_the_region_stays: SIMULATOR,
     a_region_that_the_kernel_refuses_comes_back: SIMULATOR,
 ];
 
@@ -91,7 +91,7 @@ fn memory_that_a_region_had_stays_until_it_is_deregistered(bed: &Bed) -> Outcome
     Ok(())
 }
 
-fn what_makes_no_sense_is_refused_and_the_region_stays(bed: &Bed) -> Outcome {
+fn senseless_reregistration_is_refused_and_the_region_stays(bed: &Bed) -> Outcome {
     let context = bed.context();
     let pd = context.alloc_pd()?;
     let elsewhere = bed.context().alloc_pd()?;
