@@ -51,8 +51,9 @@ impl<T> Lock<T> {
         let pause = Pause::new();
         loop {
             pause.take();
-            // This check leaves the cache line with the holder; each attempt to take the lock moves
-            // the line away. Not under loom: in some of its schedules every check sees an old value.
+            // This check leaves the cache line with the holder; each attempt to take the lock
+            // moves the line away. Not under loom: in some of its schedules every check sees an
+            // old value.
             if (cfg!(loom) || !self.taken.load(Relaxed)) && self.take() {
                 return;
             }

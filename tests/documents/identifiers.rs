@@ -56,6 +56,7 @@ const ELSEWHERE: &[&str] = &[
     "smp_affinity_list",
     "spawn_blocking",
     "sw_sq_counter",
+    "test_mkey_sig_pipelining_bad",
     "test_post_send",
     "test_query_gid_table_fallback",
     "transparent_hugepage",

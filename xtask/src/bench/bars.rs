@@ -1,4 +1,4 @@
-//! What must be reached.
+//! The bars: the most that each case may take.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::missed::{MISSED, Missed};
 use super::rival::Rival;
 use super::{Measured, Row, derived};
 
-/// The C API over our library: how the names begin of who does it. The way follows, as behind
+/// The prefix of the C API over our library. The way to post or poll follows it, as after
 /// `rdma-core-`.
 pub(super) const OVER_OURS: &str = "mlx5-verbs-";
 
@@ -20,7 +20,7 @@ struct Bar {
     nanoseconds: Option<f64>,
 }
 
-/// One a line: who in which mode, the cases, and the most of the rival's instructions and
+/// One bar a line: implementation, mode, cases, and the most of the rival's instructions and
 /// nanoseconds.
 macro_rules! bars {
     ($($who:literal $mode:literal [$($case:literal),*] <= $instructions:literal, $nanoseconds:expr, of $rival:expr;)*) => {
@@ -125,8 +125,8 @@ pub(super) fn cases() -> Vec<&'static str> {
     cases
 }
 
-/// How much a ratio may differ from the one that is written down: counts are repeatable to a few
-/// tenths of an instruction.
+/// The difference allowed between a ratio and the recorded one: counts repeat to a few tenths of an
+/// instruction.
 const ROUNDING: f64 = 0.01;
 
 /// A ratio, and how much it may be.
@@ -149,16 +149,16 @@ impl fmt::Display for Against {
     }
 }
 
-/// What became of a bar.
+/// The result of a bar.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) case: &'static str,
     pub(super) who: &'static str,
     pub(super) mode: &'static str,
     pub(super) rival: Rival,
-    /// Who the rival is, of several; by instructions and by time.
+    /// The best of several rivals, by instructions and by time.
     pub(super) rivals: [String; 2],
-    /// What ours takes and what the rival takes.
+    /// The counts of ours and of the rival.
     pub(super) counts: [f64; 2],
     pub(super) times: [f64; 2],
     pub(super) instructions: Against,
@@ -168,8 +168,8 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// What is wrong with it: it is worse than what is written down, or so much better that this
-    /// must be written down, or it could get worse again unnoticed.
+    /// The fault of a result: it is worse than the recorded one, or so much better that it could
+    /// get worse again unnoticed.
     pub(super) fn fault(&self) -> Option<&'static str> {
         match (self.instructions.holds(), self.missed) {
             (true, None) => None,
@@ -218,8 +218,8 @@ impl Bar {
         let count = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.instructions);
         let time = |row: Option<&Row>| row.and_then(|row| row.nanoseconds).unwrap_or(f64::NAN);
         let counts = match self.rival {
-            // Where no miss was counted, none was looked for. Parts of one are misses of what is
-            // mostly in the cache.
+            // A run without counted misses did not count them. Fractions are lines that are mostly
+            // in the cache.
             Rival::Lines => {
                 let misses = ours.map_or(0.0, |row| row.misses.round());
                 [if misses == 0.0 { f64::NAN } else { misses }, 1.0]
@@ -232,7 +232,7 @@ impl Bar {
             _ => 0.0,
         };
         let ratio = (counts[0] - besides) / counts[1];
-        // What was not measured holds nothing.
+        // A case without a measurement holds no bar.
         let ratio = if ratio.is_nan() { f64::INFINITY } else { ratio };
         let pair = measured.pairs.iter().find(|pair| {
             pair.case == case
@@ -377,7 +377,8 @@ mod tests {
         assert!(verdicts(&Measured::default()).iter().all(|verdict| !verdict.instructions.holds()));
     }
 
-    /// The rows of docs/benchmarks.json: case, who and mode, if it has instructions; and time.
+    /// The rows of docs/benchmarks.json that have instructions: case, implementation, mode, and
+    /// whether there is a time.
     fn published() -> Vec<([String; 3], bool)> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.json");
         let text = std::fs::read_to_string(path).expect("docs/benchmarks.json");

@@ -14,7 +14,7 @@ pub(super) struct Missed {
     pub(super) who: &'static str,
     pub(super) mode: &'static str,
     pub(super) rival: Rival,
-    /// What is reached, in instructions.
+    /// The ratio that is reached, in instructions.
     pub(super) ratio: f64,
 }
 
@@ -38,8 +38,8 @@ missed! {
     // position in memory.
     "mlx5" "single" "list16_inline8" Rival::C => 0.606;
     // The next request waits for the key, so a batch starts and completes with all checks (141).
-    // Queue and key each keep the change until it is known to be executed (123). What a list has in
-    // common with signatures and interleaved layouts is asked for each.
+    // Queue and key each keep the change until it is known to be executed (123). Lists go through
+    // the questions that signatures and interleaved layouts need.
     "mlx5" "single" "mkey_configure" Rival::C => 1.323;
     "mlx5" "single" "mkey_configure" FLOOR => 2.836;
     "mlx5-verbs-wr" "default" "mkey_configure" Rival::SameProgram => 1.633;
@@ -59,8 +59,8 @@ missed! {
     "mlx5" "single" "poll_sparse2" Rival::Case("poll1") => 1.302;
     "mlx5" "single" "poll_sparse16" Rival::Case("poll1") => 1.302;
     // In find_completion. A record more is looked at, for each of sixteen: how far the block is
-    // ahead (2), that so many requests are outstanding (4), the record's place (6), the record (2),
-    // whether it is of that block (4), and its number, which is retired (1).
+    // ahead (2), that the requests before it are outstanding (4), the record's place (6), the
+    // record (2), whether it is of that block (4), and its number, which is retired (1).
     "mlx5" "single" "poll16_sparse2" Rival::Case("poll16") => 1.384;
     "mlx5" "single" "poll16_sparse16" Rival::Case("poll16") => 1.384;
     // In Run_expand and find_completion. A mini CQE becomes a CQE in memory of the poller (32, of

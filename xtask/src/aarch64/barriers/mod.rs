@@ -51,7 +51,7 @@ const HOT: [(&[&str], Rule); 22] = [
     (&["operations", "receive", "post_srq_recv"], Rule::Receive),
     (&["operations", "receive", "recv"], Rule::Receive),
     (&["operations", "receive", "srq_recv"], Rule::Receive),
-    // What the first of these calls for any list.
+    // The first of these calls it for a list of any length.
     (&["receive", "post", "Post", "post_list_rest"], Rule::Receive),
     (&["operations", "poll", "one"], Rule::Poll),
     (&["operations", "poll", "many"], Rule::Poll),
