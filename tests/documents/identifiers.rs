@@ -62,6 +62,7 @@ const ELSEWHERE: &[&str] = &[
     "transparent_hugepage",
     "wqe_head",
     // Gone.
+    "clock_mhz",
     "post_while",
     "push_fast",
     "push_with",
