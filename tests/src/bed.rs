@@ -10,8 +10,9 @@ use mlx5_sim::{SimConfig, Simulator};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Time limit of every wait.
+/// Time limit of every wait: several times as long as a card takes to give up a peer.
 const DEADLINE: Duration = Duration::from_secs(20);
+const _: () = assert!(DEADLINE.as_millis() >= 4 * crate::plan::GIVE_UP.as_millis());
 /// Time that a real device gets to finish, when neither a completion nor an event would report the
 /// end.
 const QUIET: Duration = Duration::from_millis(20);
@@ -37,6 +38,8 @@ pub(crate) struct Bed {
     clean: Cell<bool>,
     /// Whether a case made the bed for itself.
     own: Cell<bool>,
+    /// Acknowledgement timeouts within [`Bed::settle`].
+    settled: Cell<u32>,
 }
 
 impl Bed {
@@ -47,9 +50,17 @@ impl Bed {
             .into_iter()
             .next()
             .ok_or_else(|| Failed::new("the simulated fabric has no device"))?;
-        let (clean, own) = (Cell::new(true), Cell::new(false));
-        let simulator = Some(simulator);
-        Ok(Self { device, port: 1, other: None, simulator, config, cqe_size, clean, own })
+        Ok(Self {
+            device,
+            port: 1,
+            other: None,
+            simulator: Some(simulator),
+            config,
+            cqe_size,
+            clean: Cell::new(true),
+            own: Cell::new(false),
+            settled: Cell::new(0),
+        })
     }
 
     /// A bed on another device of the same simulated fabric. The verdict of this bed covers it.
@@ -64,6 +75,7 @@ impl Bed {
             cqe_size: self.cqe_size,
             clean: Cell::new(false),
             own: Cell::new(false),
+            settled: Cell::new(0),
         }
     }
 
@@ -78,6 +90,7 @@ impl Bed {
             cqe_size: CqeSize::default(),
             clean: Cell::new(true),
             own: Cell::new(false),
+            settled: Cell::new(0),
         }
     }
 
@@ -155,6 +168,22 @@ impl Bed {
         self.simulator.as_ref().is_some_and(Simulator::step)
     }
 
+    /// Number of acknowledgement timeouts of the simulated devices. On a card each one lasts
+    /// [`crate::plan::ACK_WAIT`] at least.
+    pub(crate) fn ack_timeouts(&self) -> u32 {
+        let Some(simulator) = &self.simulator else { return 0 };
+        let fabric = simulator.fabric().lock();
+        (0..self.config.devices)
+            .flat_map(|device| (1..=2).map(move |port| (device, port)))
+            .map(|(device, port)| fabric.device(device).retry_counts(port).local_ack_timeout_err)
+            .sum()
+    }
+
+    /// The part of [`Bed::ack_timeouts`] that passed within [`Bed::settle`].
+    pub(crate) fn settled_timeouts(&self) -> u32 {
+        self.settled.get()
+    }
+
     /// Lets the device work a little, and returns whether more can come.
     fn advance(&self) -> bool {
         let moved = self.step();
@@ -179,7 +208,9 @@ impl Bed {
     pub(crate) fn settle(&self) {
         match &self.simulator {
             Some(simulator) => {
+                let before = self.ack_timeouts();
                 simulator.run_until_idle();
+                self.settled.set(self.settled.get() + self.ack_timeouts() - before);
             }
             None => {
                 let start = Instant::now();

@@ -51,6 +51,9 @@ bitflags::bitflags! {
         const STRIDING = 1 << 16;
         /// Work queues whose receives have as few as eight strides of 64 bytes.
         const FEW_STRIDES = 1 << 18;
+        /// No need: the case waits until requests to a peer that is gone have failed, which takes
+        /// a card seconds.
+        const TIMEOUTS = 1 << 19;
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Ledger {
 }
 
 /// The environment of the cases: names and values.
-type Facts = Vec<(&'static str, String)>;
+pub(crate) type Facts = Vec<(&'static str, String)>;
 
 impl Ledger {
     /// Records the outcome of a case.
@@ -55,15 +55,14 @@ impl Ledger {
         self.lock().insert(case.to_owned(), outcome);
     }
 
+    /// The outcomes by name of the case.
+    pub(crate) fn outcomes(&self) -> BTreeMap<String, Outcome> {
+        self.lock().clone()
+    }
+
     /// Writes both forms: `path.json` for programs and `path.md` for people.
-    pub(crate) fn write(
-        &self,
-        path: &Path,
-        here: &Place,
-        second: Option<&Place>,
-    ) -> Result<(), String> {
-        let facts = facts(here, second)?;
-        for (extension, text) in [("json", self.json(&facts)), ("md", self.markdown(&facts))] {
+    pub(crate) fn write(&self, path: &Path, facts: &Facts) -> Result<(), String> {
+        for (extension, text) in [("json", self.json(facts)), ("md", self.markdown(facts))] {
             let path = path.with_extension(extension);
             fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
@@ -110,7 +109,7 @@ impl Ledger {
 }
 
 /// The environment: devices, firmware, kernel and so on.
-fn facts(here: &Place, second: Option<&Place>) -> Result<Facts, String> {
+pub(crate) fn facts(here: &Place, second: Option<&Place>) -> Result<Facts, String> {
     let context = here.device.open().map_err(|error| error.to_string())?;
     let mut facts = vec![
         ("device", place(here)),

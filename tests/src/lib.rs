@@ -9,7 +9,10 @@
 //! * `--second mlx5_1`, or `mlx5_0:2`: the other end of each pair is on another device or port.
 //! * `--peer HOST`: the cases for two hosts, with a host that runs `--serve`.
 //! * `--replug ROUNDS`: holds objects on a device that is removed and inserted again.
-//! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md.
+//! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md, and a report that can
+//!   be sent to others to FILE.report.txt.
+//!
+//! On a real device the riskiest cases run first, and the suite says before how long it will take.
 //!
 //! Cases that a real device cannot run, such as those in which it fails on command, are listed as
 //! ignored, with the reason.
@@ -21,12 +24,15 @@ mod failed;
 mod frames;
 mod hosts;
 mod ledger;
+mod mask;
 mod options;
 mod pair;
 mod panics;
 mod pattern;
+mod plan;
 mod prelude;
 mod replug;
+mod report;
 mod run;
 mod station;
 mod traffic;

@@ -4,17 +4,21 @@ use crate::bed::{Bed, Place};
 use crate::case::{Case, Need};
 use crate::cases;
 use crate::hosts::{self, HostCase, Peer};
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{self, Ledger, Outcome};
 use crate::options::{Options, find};
+use crate::plan;
 use crate::replug::replug;
+use crate::report::{self, Report};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mlx5::flow::Rule;
 use mlx5::transport::{RawPacket, Rc, Ud};
 use mlx5::{Context, CqeSize, DoorbellChoice, ErrorKind, Timestamps};
 use mlx5_sim::{LinkLayer, Model, PortConfig, SimConfig};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 /// The needs of a case that must be alone on a device that other cases use, too. Rules of two cases
 /// for the same packets would contradict each other (EEXIST), and each case would get the other's
@@ -94,8 +98,8 @@ impl Variant {
 
 /// The reason why a real device cannot run a case, if it cannot.
 fn lacks(place: &Place, other: Option<&Place>, need: Need) -> Result<Option<String>, mlx5::Error> {
-    if need.intersects(Need::SIMULATOR | Need::STEP | Need::DIRTY) {
-        return Ok(Some("needs controls that only a simulated device has".to_owned()));
+    if need.intersects(plan::SIMULATED) {
+        return Ok(Some(plan::SIMULATED_ALONE.to_owned()));
     }
     let context = place.device.open()?;
     let ethernet = context.query_port(place.port)?.link_layer == mlx5::LinkLayer::Ethernet;
@@ -201,6 +205,7 @@ fn run(
         bed.leave_dirty();
     }
     (case.run)(&bed).map_err(as_text)?;
+    plan::check(case.need, bed.ack_timeouts(), bed.settled_timeouts())?;
     bed.verdict().map_err(as_text)
 }
 
@@ -248,6 +253,7 @@ struct Real {
     /// The other host, if there is one.
     peer: Option<Peer>,
     ledger: Ledger,
+    report: Report,
 }
 
 impl Real {
@@ -255,15 +261,36 @@ impl Real {
         let second = options.second.as_deref().map(find).transpose()?;
         let peer = options.peer.as_deref().map(Peer::call).transpose();
         let peer = peer.map_err(|error| error.to_string())?;
-        Ok(Self { here: find(device)?, second, peer, ledger: Ledger::default() })
+        let (here, ledger) = (find(device)?, Ledger::default());
+        let guids = [here.device.guid(), here.device.sys_image_guid()];
+        let report = Report::begin(options.peer.as_deref(), &guids.map(|guid| guid.to_string()));
+        Ok(Self { here, second, peer, ledger, report })
     }
 
-    /// The cases for two hosts if there is another one, else those for one.
+    /// The cases for two hosts if there is another one, else those for one, the riskiest first.
     fn trials(self: &Arc<Self>) -> Vec<Trial> {
         match &self.peer {
             Some(_) => hosts::all().map(|case| self.with_peer(case)).collect(),
-            None => cases::all().map(|case| self.alone(case)).collect(),
+            None => {
+                let mut cases: Vec<_> = cases::all().collect();
+                cases.sort_by_key(|case| plan::rank(name(case)));
+                cases.into_iter().map(|case| self.alone(case)).collect()
+            }
         }
+    }
+
+    /// Says how many cases will run, and how long they will take.
+    fn announce(self: &Arc<Self>, arguments: &Arguments) -> String {
+        let trials = self.trials();
+        let chosen: BTreeSet<&str> = trials
+            .iter()
+            .filter(|trial| !arguments.is_filtered_out(trial))
+            .map(Trial::name)
+            .collect();
+        let alone = cases::all().map(|case| (name(case), case.need));
+        let with_peer = hosts::all().map(|case| (case.name, Need::empty()));
+        let needs = alone.chain(with_peer).filter(|(name, _)| chosen.contains(name));
+        plan::announcement(needs.map(|(_, need)| need))
     }
 
     fn alone(self: &Arc<Self>, case: &'static Case) -> Trial {
@@ -285,17 +312,22 @@ impl Real {
         run: impl FnOnce(&Self) -> Result<Completion, Failed> + Send + 'static,
     ) -> Trial {
         let real = Arc::clone(self);
-        Trial::ignorable_test(name, move || match catch_unwind(AssertUnwindSafe(|| run(&real))) {
-            Ok(result) => {
-                real.ledger.note(name, Outcome::of(&result));
-                result
-            }
-            Err(panic) => {
-                let words = panic.downcast_ref::<String>().map(String::as_str);
-                let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-                let outcome = Outcome::Fail(words.unwrap_or("a panic").to_owned());
-                real.ledger.note(name, outcome);
-                resume_unwind(panic)
+        Trial::ignorable_test(name, move || {
+            let start = Instant::now();
+            let done = catch_unwind(AssertUnwindSafe(|| run(&real)));
+            real.report.took(name, start.elapsed());
+            match done {
+                Ok(result) => {
+                    real.ledger.note(name, Outcome::of(&result));
+                    result
+                }
+                Err(panic) => {
+                    let words = panic.downcast_ref::<String>().map(String::as_str);
+                    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+                    let outcome = Outcome::Fail(words.unwrap_or("a panic").to_owned());
+                    real.ledger.note(name, outcome);
+                    resume_unwind(panic)
+                }
             }
         })
     }
@@ -350,9 +382,13 @@ fn on_device(arguments: &Arguments, device: &str, options: &Options) -> Result<E
     }
     let part = real.here.device.part().unwrap_or("unknown part");
     println!("running on {} ({part})", real.here.device.name());
+    println!("{}", real.announce(arguments));
     let conclusion = libtest_mimic::run(arguments, real.trials());
     if let Some(path) = &options.ledger {
-        real.ledger.write(path, &real.here, real.second.as_ref())?;
+        let facts = ledger::facts(&real.here, real.second.as_ref())?;
+        real.ledger.write(path, &facts)?;
+        let link = report::link(&real.here)?;
+        real.report.write(path, &facts, &link, &real.ledger.outcomes())?;
     }
     if conclusion.num_passed == 0 {
         return Err(

@@ -33,7 +33,8 @@ pub use keys::update::{
     BsfUpdate, Interleaved, MkeyAccess, MkeyLayout, MkeyUpdate, PsvUpdate, SigningUpdate,
     SizedLayout,
 };
-pub use receive::queue::{ReceiveLayout, ReceiveQueue, ReceiveWr};
+pub use receive::post::ReceiveWr;
+pub use receive::queue::{ReceiveLayout, ReceiveQueue};
 pub use receive::records::ReceiveRecords;
 pub use receive::shared::{Faulted, Repost, SharedReceiveQueue, SharedReceiveRecords};
 pub use receive::striding::{LeftStrides, StridingRecords};

@@ -9,7 +9,9 @@ use crate::failure::Failure;
 /// Build the conformance suite as one file that runs on any host, and run it on a ConnectX
 ///
 /// The file needs no library and can be copied to the host that has the device; docs/HARDWARE.md
-/// describes the needs of that host. A missing device is a failure.
+/// describes the needs of that host. A missing device is a failure. The suite says first how long
+/// it will take, and runs the riskiest cases first. It writes a ledger, and a report that can be
+/// sent as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The device to run on, followed by a colon and a port if it is not the first: mlx5_0,
@@ -31,7 +33,8 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "device")]
     serve: bool,
 
-    /// The file of the ledger, written as .json and .md [default: hil-DEVICE in the current folder]
+    /// The file of the ledger and the report, written as .json, .md and .report.txt [default:
+    /// hil-DEVICE in the current folder]
     #[arg(long, value_name = "FILE", requires = "device")]
     ledger: Option<PathBuf>,
 
@@ -62,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     command.args(&arguments.cases);
     let name = program.display().to_string();
     let status = command.status().map_err(|error| Failure::Run { program: name.clone(), error })?;
-    for extension in ["md", "json"] {
+    for extension in ["md", "json", "report.txt"] {
         let path = ledger.with_extension(extension);
         if !arguments.serve && path.exists() {
             eprintln!("hil: see {}", path.display());

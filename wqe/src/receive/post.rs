@@ -1,13 +1,22 @@
 //! Posting receive requests, to either kind of queue.
 
 use crate::gate::Gate;
-use crate::receive::queue::ReceiveWr;
 use crate::request::batch_error::ListError;
 use crate::request::data::{write_sge, write_sges};
 use crate::request::error::PostError;
 use crate::request::sge::Sge;
 use core::ptr::NonNull;
 use mlx5_prm::wqe::{DataSegment, MAX_SGE_LENGTH, UNIT};
+
+/// A receive request (`struct ibv_recv_wr`).
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveWr<'a> {
+    /// Returned with the completion.
+    pub wr_id: u64,
+    /// The buffers for the message, filled in order. May be empty, for a message without data or an
+    /// RDMA write with immediate data.
+    pub sges: &'a [Sge],
+}
 
 /// There is no room for a request.
 pub(crate) const FULL: PostError = PostError::QueueFull { free: 0, needed: 1 };

@@ -1,7 +1,7 @@
 //! The owner half of the receive queue of a queue pair.
 
 use crate::gate::Gate;
-use crate::receive::post::{FULL, Post, is_usual, write_fast, write_scatter};
+use crate::receive::post::{FULL, Post, ReceiveWr, is_usual, write_fast, write_scatter};
 use crate::receive::records::ReceiveRecords;
 use crate::request::batch_error::ListError;
 use crate::request::error::PostError;
@@ -17,16 +17,6 @@ use core::ptr::NonNull;
 use core::slice;
 use mlx5_doorbell::{QueuePairRecord, barrier};
 use mlx5_prm::wqe::{BLOCK, MAX_RING_BLOCKS, UNIT};
-
-/// A receive request (`struct ibv_recv_wr`).
-#[derive(Clone, Copy, Debug)]
-pub struct ReceiveWr<'a> {
-    /// Returned with the completion.
-    pub wr_id: u64,
-    /// The buffers for the message, filled in order. May be empty, for a message without data or an
-    /// RDMA write with immediate data.
-    pub sges: &'a [Sge],
-}
 
 /// The maximum size of a receive WQE in bytes.
 const MAX_STRIDE: u32 = 1 << 12;

@@ -2,8 +2,8 @@
 
 use crate::gate::Gate;
 use crate::receive::free::{Claims, FreePlaces};
-use crate::receive::post::{FULL, Post, is_usual, write_scatter};
-use crate::receive::queue::{ReceiveLayout, ReceiveWr};
+use crate::receive::post::{FULL, Post, ReceiveWr, is_usual, write_scatter};
+use crate::receive::queue::ReceiveLayout;
 use crate::request::batch_error::ListError;
 use crate::request::data::write_sge;
 use crate::request::error::PostError;
