@@ -1,4 +1,4 @@
-//! Runs our operations and the peers' in turn on one device.
+//! Runs this driver's operations and those of the compared libraries in turn on one device.
 
 use crate::bed::DEPTH;
 use crate::count;
@@ -15,10 +15,11 @@ const WARM_UP: u64 = 5;
 const FEW: u64 = 20;
 /// Number of queues for the measurement of memory.
 const QUEUES: usize = 256;
-/// Time limit of a case's rounds, in nanoseconds.
+/// Time, in nanoseconds, after which a case ends once it has run `FEW` rounds.
 const LONG: u64 = 4_000_000_000;
 
-/// Pairs of name prefixes whose times are compared.
+/// Pairs of names whose times are compared. The second name of a pair is a prefix. The first is a
+/// prefix only if it ends with a dash; then the rest of both names must be equal, too.
 const COMPARED: [(&str, &str); 5] = [
     ("mlx5", "rdma-core-"),
     ("mlx5", "floor"),
@@ -27,8 +28,10 @@ const COMPARED: [(&str, &str); 5] = [
     ("mlx5-verbs-", "rdma-core-"),
 ];
 
-/// Runs a measurement with the peers' libraries, which `libraries` lists like a path. `what` has
-/// the measurement and the cases; without cases it runs all.
+/// Runs a measurement of this driver and of the compared libraries. `libraries` lists their paths
+/// like the variable `PATH`. `what` has the name of the measurement, the number of rounds for
+/// `time` and `latency`, and names of cases. Without names of cases, `latency` runs no case, and
+/// the others run all.
 pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
     let peers = std::env::split_paths(libraries).map(|path| Library::load(&path));
     let peers: Vec<Library> = peers.collect::<Result<_, _>>()?;
@@ -79,12 +82,12 @@ pub(crate) fn run(libraries: &str, what: &[&str]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a case is among the named ones; all are if none is named.
+/// Whether a case is among the named cases. If none is named, every case is wanted.
 pub(crate) fn wanted(cases: &[&str], case: &str) -> bool {
     cases.is_empty() || cases.contains(&case)
 }
 
-/// Rounds, by case.
+/// Returns the rounds of this driver and of the libraries, grouped by case.
 fn all(peers: &[Library], wanted: &dyn Fn(&str) -> bool) -> Vec<Vec<Round>> {
     let machine = Machine::found();
     let mut rounds = rounds::rounds(&machine, wanted);
@@ -109,7 +112,8 @@ fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
                 break;
             }
             for k in 0..case.len() {
-                // The order alternates, so that no round always follows the same one.
+                // The order is reversed in every other turn, so that no round always follows the
+                // same round.
                 let who = if i % 2 == 0 { k } else { case.len() - 1 - k };
                 let round = &mut case[who];
                 let time = (round.run)(i * ROUND) as f64 / round.operations as f64;
@@ -134,8 +138,8 @@ fn time(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: u64) {
     }
 }
 
-/// Prints the distribution of single operations' times, of all ways one after the other, and that
-/// of the clock, which is part of each time.
+/// Prints the distribution of the times of single operations, for each round in turn. Before that,
+/// prints the distribution of the clock's own time, which is part of each time.
 fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
     let report = |name: &str, found: latency::Distribution| {
         let numbers = found.percentiles.map(|time| format!("{time:.1}")).join("\t");
@@ -150,10 +154,12 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
         }
     });
     report("nothing\tclock\tsingle", clock);
-    // The device's thread inherits the last core; operations run on the first.
+    // The device's thread inherits the last core from this thread. Operations run on the first
+    // core.
     let device = cores::usable().last().map(|core| cores::pin(*core));
     let mut all: Vec<Round> = all(peers, wanted).into_iter().flatten().collect();
-    // Creates all objects before the first sample, since the device serves them all.
+    // Run each round once, which creates its objects: all objects must exist before the first
+    // sample, since the device serves them all.
     for round in &mut all {
         (round.run)(0);
     }
@@ -167,8 +173,8 @@ fn latencies(peers: &[Library], wanted: &dyn Fn(&str) -> bool, rounds: usize) {
     }
 }
 
-/// Whether times are compared. Those of the C API over our library are compared only with the same
-/// way over rdma-core.
+/// Whether the times of `mine` and `other` are compared. The times of the C API over our library
+/// are compared only with rdma-core's for the same way of calling it.
 fn compared(mine: &str, other: &str) -> bool {
     COMPARED.iter().any(|(our, their)| match (our.strip_suffix('-'), other.strip_prefix(their)) {
         (Some(_), Some(way)) => mine.strip_prefix(our) == Some(way),

@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// The peer's bytes, and the bytes that were sent to it.
+/// A stream: the bytes that the peer sends, and the bytes that were sent to the peer.
 struct Script {
     says: Cursor<Vec<u8>>,
     heard: Vec<u8>,
@@ -72,12 +72,12 @@ fn both_sides_can_send_when_they_have_connected_over_a_stream() {
         }
         assert_eq!(received, Some((1, Ok(()))));
     }
-    // Nothing is left on the stream, and it works as before.
+    // Nothing is left on the stream: after the other end is dropped, a read finds the end.
     drop(there);
     assert_eq!(here.read(&mut [0; 8]).unwrap(), 0);
 }
 
-/// A side must not send before the peer can receive.
+/// A side must not send before its peer can receive.
 #[test]
 fn a_side_waits_until_its_peer_has_connected() {
     let simulator = Simulator::new(infiniband());
@@ -109,7 +109,7 @@ fn malformed_peer_is_refused() {
     let error = connect(&[b'x'; 100]);
     assert_eq!(error.kind(), IoErrorKind::InvalidData);
     assert_eq!(error.to_string(), "this is not an mlx5 endpoint");
-    // A queue pair of another transport: the error contains the driver's error.
+    // The endpoint of a queue pair of another transport: the error contains the driver's error.
     let pd = context.alloc_pd().unwrap();
     let uc = pd.create_qp::<Uc>(&cq, &cq).build().unwrap();
     let error = connect(&uc.endpoint(&port, Psn::default(), &options).to_bytes());
@@ -123,7 +123,7 @@ fn malformed_peer_is_refused() {
     assert_eq!(error.kind(), IoErrorKind::InvalidData);
 }
 
-/// A program with a pool of buffers uses it to find out whether it has lost one.
+/// A program with a pool of buffers uses `in_flight` to find out whether it lost a buffer.
 #[test]
 fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
     let simulator = Simulator::new(infiniband());
@@ -151,7 +151,7 @@ fn a_shared_receive_queue_counts_a_request_until_its_completion_is_polled() {
     assert_eq!(srq.in_flight(), 2);
 }
 
-/// By default a peer gets the rights that both transport and device support.
+/// By default a peer gets the rights that both the transport and the device support.
 #[test]
 fn a_device_without_atomics_gives_a_peer_the_other_rights_of_the_transport() {
     const READ_WRITE: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);

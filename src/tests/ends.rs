@@ -1,9 +1,10 @@
-//! Connections that end at any time, in any way, on a shared receive queue and one completion
-//! queue: each completion is polled at most once, by its own connection, and no buffer is lost.
+//! Connections that end at any time and in any way. All of them use one shared receive queue and
+//! one completion queue. Each completion must be polled at most once, for its own connection, and
+//! no buffer may be lost.
 //!
-//! The device works in steps, also before and after the kernel carries out a call: completions are
-//! late at each step of a reset and of a destruction. `MLX5_SEED` is the first seed,
-//! `MLX5_FUZZ_ROUNDS` the number of seeds.
+//! The device works in steps. Some steps run just before or just after the kernel carries out a
+//! call, so that completions are late at each step of a reset and of a destruction. `MLX5_SEED` is
+//! the first seed, `MLX5_FUZZ_ROUNDS` the number of seeds.
 
 use super::states::{Bed, Pair};
 use super::*;
@@ -14,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Seeds of a run of all tests.
+/// Number of seeds, unless `MLX5_FUZZ_ROUNDS` sets another.
 const ROUNDS: u64 = 300;
 const BUFFERS: u64 = 15;
 const MESSAGE: usize = 64;
@@ -32,8 +33,9 @@ impl Random {
     }
 }
 
-/// Returns a bed, the number of steps that its device does around the next call, and the seed's
-/// generator.
+/// Returns a bed, a number that sets the device's steps around the next call, and the seed's
+/// generator. The number modulo 16 is the steps before the call, the number divided by 16 the steps
+/// after it.
 pub(super) fn delayed_bed(seed: u64) -> (Bed, Arc<AtomicU64>, Random) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let simulator = Simulator::new(SimConfig::new().step(true));
@@ -57,7 +59,8 @@ pub(super) fn delayed_bed(seed: u64) -> (Bed, Arc<AtomicU64>, Random) {
     (Bed { simulator, context, pd, cq }, late, random)
 }
 
-/// Calls `one` with each seed of a run, and adds up its counts: neither may be zero.
+/// Calls `one` with each seed of a run, and adds up the two counts that it returns. Neither sum may
+/// be zero.
 pub(super) fn with_seeds(one: impl Fn(u64) -> [usize; 2] + std::panic::RefUnwindSafe) {
     let number = |name, otherwise| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("it is a number"))
@@ -73,15 +76,15 @@ pub(super) fn with_seeds(one: impl Fn(u64) -> [usize; 2] + std::panic::RefUnwind
 
 struct Connection {
     pair: Pair,
-    /// Number of the connection among those that this place had.
+    /// Number of connections that this place had before this one.
     era: u64,
     sent: u64,
     received: u64,
-    /// Sends whose completion was not polled.
+    /// Identifiers of sends whose completion was not polled.
     outstanding: VecDeque<u64>,
 }
 
-/// Returns the identifier of a send, which is also its message.
+/// Returns the identifier of a send. The message of the send has the same value.
 fn name(place: u64, era: u64, number: u64) -> u64 {
     (place + 1) << 40 | era << 20 | number
 }
@@ -94,9 +97,9 @@ struct World {
     posted: BTreeSet<u64>,
     connections: Vec<Connection>,
     random: Random,
-    /// The number of steps that the device does around the next call.
+    /// Sets the device's steps around the next call; see [`delayed_bed`].
     late: Arc<AtomicU64>,
-    /// Completions that were polled, receives that were discarded.
+    /// Number of completions that were polled, and of receives that were discarded.
     counts: [usize; 2],
 }
 
@@ -194,7 +197,7 @@ impl World {
         polled.unwrap()
     }
 
-    /// Notes the completion of a send and of those before it.
+    /// Notes that a send has completed, and with it all sends before it.
     fn sent(&mut self, wr_id: u64) {
         let connection = &mut self.connections[(wr_id >> 40) as usize - 1];
         let at = connection.outstanding.iter().position(|other| *other == wr_id);
@@ -202,7 +205,7 @@ impl World {
         connection.outstanding.drain(..=at);
     }
 
-    /// Takes back the receives that polls do not return.
+    /// Takes back the buffers of receives that were discarded, which polls do not return.
     fn reclaim(&mut self) {
         for buffer in self.srq.take_discarded() {
             assert!(self.posted.remove(&buffer), "{buffer} is not with the device");
@@ -239,7 +242,7 @@ impl World {
         connection.again();
     }
 
-    /// Destroys both ends, and makes others.
+    /// Puts a new connection in place of this one, and destroys both ends of the former one.
     fn replace(&mut self, place: u64) {
         if self.random.below(3) == 0 {
             self.bed.cq.hand_over().unwrap();
@@ -267,7 +270,7 @@ impl World {
                 self.poll(most);
             }
             20 => {
-                // From here on its requests are flushed.
+                // From here on the requests of this end are flushed.
                 self.delay();
                 let far = self.random.below(2) == 0;
                 let _ = self.connections[place as usize].end(far).to_error();
@@ -278,7 +281,8 @@ impl World {
         }
     }
 
-    /// Checks that the device has each receive that was posted and did not complete.
+    /// Checks that the device still has each receive that was posted and did not complete: with all
+    /// buffers posted, it must receive one message for each buffer.
     fn end(&mut self) {
         for place in 0..CONNECTIONS {
             self.replace(place);

@@ -1,4 +1,4 @@
-//! The key-value store: a server and three clients.
+//! Tests of the example `kv_store`: a server, and up to three clients.
 
 use crate::machine::{self, LINKS, Machine};
 
@@ -16,7 +16,7 @@ fn one_client_gets_the_value_that_another_put() {
         assert_eq!(run(&["put", "colour", "red"]).succeed(), "version 2");
         assert_eq!(run(&["get", "colour"]).succeed(), "red (version 2, 0 torn reads)");
         assert_eq!(run(&["get", "shape"]).succeed(), "round (version 1, 0 torn reads)");
-        // Both have the same first slot.
+        // The keys `kiwi` and `date` have the same first slot.
         assert_eq!(run(&["put", "kiwi", "green"]).succeed(), "version 1");
         assert_eq!(run(&["put", "date", "brown"]).succeed(), "version 1");
         assert_eq!(run(&["get", "kiwi"]).succeed(), "green (version 1, 0 torn reads)");
@@ -29,7 +29,7 @@ fn one_client_gets_the_value_that_another_put() {
     }
 }
 
-/// The server stops in the middle of a write until the test presses Enter.
+/// The server stops in the middle of each write until the test presses Enter.
 #[test]
 fn a_read_that_meets_a_write_is_done_again() {
     for link in LINKS {
@@ -50,7 +50,7 @@ fn a_read_that_meets_a_write_is_done_again() {
     }
 }
 
-/// The server has started, and stops in the middle of a write.
+/// The server starts normally, and then hangs in the middle of a write.
 #[test]
 fn no_client_waits_longer_than_its_limit_for_a_server_that_hangs() {
     let machine = Machine::serve("");
@@ -79,11 +79,11 @@ fn three_clients_that_put_and_get_the_same_keys_get_whole_values() {
         let said = client.succeed();
         assert!(said.contains("200 puts and gets"), "{said}");
     }
-    // A client that ends is no failure.
+    // The server does not report the end of a client as a failure.
     for line in [(); 6].map(|()| server.line("client ")) {
         assert!(line.ends_with(" is connected") || line.ends_with(" has left"), "{line}");
     }
-    // The versions count every put of every client.
+    // The versions of the three keys add up to the number of puts of all clients, 600.
     let versions = ["red", "green", "blue"].map(|key| {
         let said = machine.start("kv_store", &["get", key, "--server", &at]).succeed();
         let (_, version) = said.split_once("(version ").expect("a version");

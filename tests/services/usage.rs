@@ -1,10 +1,10 @@
-//! Checks each example's answer to `--help` and to unknown arguments.
+//! Checks the output of each example for `--help` and for unknown arguments.
 
 use crate::machine::Process;
 use std::path::Path;
 
-/// The names of the examples. Each is a file with `main`. The examples in `ethernet/` test
-/// themselves, so Cargo builds them here only as tests.
+/// Returns the names of the examples: files with a function `main`. Leaves out the examples in
+/// `ethernet/`: they test themselves, so Cargo builds them here only as tests.
 fn examples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut names = Vec::new();
@@ -36,7 +36,7 @@ fn every_example_refuses_an_option_that_it_does_not_know_and_says_what_it_takes(
         let (success, said) = Process::start(&name, &["--sead"]).end();
         let mut lines = said.lines();
         assert!(!success && lines.next().is_some_and(|line| line.starts_with("error: ")), "{said}");
-        // Examples without commands print one line; clap prints a usage after its error.
+        // After the error, an example prints its usage, or that it runs without arguments.
         let says = said.to_lowercase().contains("usage: ") || said.contains("without arguments");
         assert!(says, "{name} said {said}");
     }

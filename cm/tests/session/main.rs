@@ -1,4 +1,5 @@
-//! Sessions: the outcome of requests when connections break, against a model.
+//! Tests of sessions: the outcome of each request when its connection breaks. `model` and `late`
+//! compare random runs with a model of the permitted outcomes.
 
 mod late;
 mod model;

@@ -1,8 +1,9 @@
 //! A session under random faults, against a model of the permitted outcomes.
 //!
-//! Each request adds 1 to its own word in the peer's memory, so the word counts how often it was
-//! done: once if it completed with success, once or never if the session reported it as not done,
-//! never twice. Each attempt to connect posts receives, of which the peer's greeting takes one.
+//! Each request adds 1 to its own word in the peer's memory, so the word counts how often the
+//! request was done: exactly once if it completed with success, at most once if the session
+//! reported it as not done. Each attempt to connect posts receives, and the peer's greeting takes
+//! at most one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -21,19 +22,22 @@ use mlx5_sim::{CmConfig, CmCounts, CmMessage, Fault, PortConfig, SimConfig, Simu
 use crate::random::Random;
 
 const ADDRESS: &str = "10.0.0.1:7474";
-/// Time limit of connecting, and of a whole run.
+/// Time limit of connecting.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Time limit of a whole run.
 const WHOLE: Duration = Duration::from_secs(120);
-/// Time limit of one attempt: after it, the session retries a message that a fault swallowed.
+/// Time limit of one attempt to connect. After this time, the session makes another attempt,
+/// because a fault may have swallowed a message.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Time that the test waits for requests, of which some never complete.
+/// The longest that the test waits for requests to complete: some never do.
 const WAIT: Duration = Duration::from_millis(20);
 const WORDS: usize = 512;
 const ROUNDS: usize = 12;
-/// Marks receives; number of receives that each attempt to connect posts.
+/// The bit of an identifier that marks a receive.
 const RECEIVE: u64 = 1 << 32;
+/// Number of receives that each attempt to connect posts.
 const RECEIVES: u64 = 2;
-/// The messages that may get lost.
+/// The messages that a fault may lose.
 const MESSAGES: [CmMessage; 6] = [
     CmMessage::Req,
     CmMessage::Rep,
@@ -47,15 +51,15 @@ const MESSAGES: [CmMessage; 6] = [
 #[derive(Clone, Copy, Debug)]
 enum Command {
     Accept,
-    /// Dies as soon as it has accepted.
+    /// Accepts, and drops the connection at once.
     AcceptAndDie,
-    /// Dies without an answer; the kernel rejects for it.
+    /// Drops the request without an answer: the kernel then rejects the request.
     DropRequest,
 }
 
-/// Serves its memory to one client after the other. One channel carries its reactions to requests,
-/// the other one orders it to end the connection. It reports when it has created all its objects: a
-/// failure before that is not the session's.
+/// The server: serves its memory to one client after the other. `commands` has its reactions to the
+/// next requests; a message on `dies` makes it end the current connection. It sends `ready` once it
+/// has created all its objects, so that no injected fault hits their creation.
 fn serve(
     mut listener: Listener,
     ready: SyncSender<()>,
@@ -76,7 +80,8 @@ fn serve(
         if matches!(command, Command::DropRequest) {
             continue;
         }
-        // The call that is made to fail may be one of this side: then the client tries again.
+        // The call that the test makes fail may be one of the server's: then the client tries
+        // again.
         let Ok(qp) = pd.create_qp::<Rc>(&cq, &cq).build() else { continue };
         // The client may have given up meanwhile.
         let Ok(mut connection) = request.timeout(ATTEMPT).accept(qp, &location) else { continue };
@@ -88,7 +93,7 @@ fn serve(
             continue;
         }
         while !connection.has_ended().unwrap_or(true) && dies.try_recv().is_err() {
-            // It fails if the device is gone.
+            // The poll fails if the device is gone.
             if cq.poll(16, |_| {}).is_err() || over.load(Ordering::Acquire) {
                 break;
             }
@@ -98,7 +103,7 @@ fn serve(
     memory
 }
 
-/// Ends the server also when the test fails.
+/// Ends the server when dropped, also if the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -107,7 +112,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The model's record of the requests and the receives.
+/// The model's record of the requests and receives, by their identifiers.
 #[derive(Default)]
 struct Model {
     posted: BTreeSet<u64>,
@@ -136,14 +141,15 @@ impl Model {
     }
 }
 
-/// Events of a run: a run without faults proves nothing.
+/// Counts the events of a run, because a run without faults proves nothing.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     requests_done: usize,
     requests_reported: usize,
     receives_done: usize,
     receives_reported: usize,
-    /// Reported as flushed, as failed, as unknown.
+    /// Numbers of requests and receives reported as flushed, as failed in another way, and as
+    /// unknown.
     why: [usize; 3],
     attempts: usize,
     connected: usize,
@@ -183,7 +189,8 @@ impl Tally {
         self.devices_gone += other.devices_gone;
     }
 
-    /// Whether every event that the test is about happened at least once in `runs` runs.
+    /// Whether the events that the test is about happened often enough in `runs` runs: each kind at
+    /// least once, some in proportion to the rounds.
     fn is_conclusive(&self, runs: usize) -> bool {
         let rounds = runs * ROUNDS;
         self.connected == rounds
@@ -236,7 +243,7 @@ fn run(seed: u64) -> Tally {
                 5 => moves = true,
                 _ => {}
             }
-            // Retry through all failures until it is connected.
+            // Try again after each failure, until the session is connected.
             let begun = Instant::now();
             loop {
                 assert!(begun.elapsed() < LIMIT, "{}", context("it is never connected"));
@@ -255,7 +262,8 @@ fn run(seed: u64) -> Tally {
                             qp.recv(wr_id, Sge::default()).unwrap();
                             model.posted.insert(wr_id);
                         }
-                        // The connection's first event reports that the address moved.
+                        // Move the address first: the connection's first event then reports this
+                        // move.
                         if mem::take(&mut moves) {
                             simulator.move_cm_addresses(0);
                         }
@@ -285,10 +293,10 @@ fn run(seed: u64) -> Tally {
             let connection = session.connection().unwrap();
             let location = &connection.private_data()[..RemoteSlice::<u8>::BYTES];
             let words = RemoteSlice::<u8>::from_bytes(location).unwrap().cast::<u64>().unwrap();
-            // A fault hits while requests are outstanding, or none does.
+            // The fault that hits in the middle of the posts; the last number stands for no fault.
             let fault = random.below(6);
             let count = 1 + random.below(32).min(WORDS as u64 - 1 - next);
-            // Wait in the middle, at the end, or not at all.
+            // Wait for completions in the middle of the posts, at their end, or not at all.
             let waits_at = [count / 2, count, u64::MAX][random.below(3) as usize];
             let mut look = |done: &mut Vec<u64>| {
                 cq.poll(16, |wc| match wc.status() {
@@ -339,8 +347,8 @@ fn run(seed: u64) -> Tally {
             if random.below(2) == 0 {
                 look(&mut done);
             }
-            // In half of the rounds, stop the session before the next round reconnects; in half of
-            // those, fail one of the next calls.
+            // In half of the rounds, stop the session before the next round reconnects. In half of
+            // these rounds, fail one of the next calls into the kernel, too.
             if random.below(2) == 0 {
                 if random.below(2) == 0 {
                     simulator.fail_call(1 + random.below(8), mlx5::Errno::ENOMEM);
@@ -365,7 +373,8 @@ fn run(seed: u64) -> Tally {
             }
             model.finish(done);
         }
-        // The last connection, if it still exists, ends with the session or with the device.
+        // End the last connection, if it still exists, by stopping the session. In a third of the
+        // runs, remove the device before.
         let mut done = Vec::new();
         let is_pulled_out = random.below(3) == 0;
         if is_pulled_out {
@@ -395,7 +404,8 @@ fn run(seed: u64) -> Tally {
         drop((session, cq, scratch, pd));
         drop(ends);
         let memory = server.join().unwrap();
-        // Each request is done or reported, and each attempt got one greeting.
+        // Each receive has completed or was reported, and never both. Each attempt to connect got
+        // at most one greeting.
         let receives = |ids: &BTreeSet<u64>| -> Vec<u64> {
             ids.iter().copied().filter(|id| *id >= RECEIVE).collect()
         };
@@ -436,7 +446,7 @@ fn run(seed: u64) -> Tally {
     tally
 }
 
-/// Runs a seed, and fails if the run does not end.
+/// Runs a seed, and fails if the run does not end within `WHOLE`.
 fn run_within_the_limit(seed: u64) -> Tally {
     println!("MLX5_SEED={seed}");
     let (done, is_done) = channel();

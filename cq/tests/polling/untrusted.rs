@@ -8,7 +8,8 @@ use mlx5_prm::cqe::{Format, MiniFormat};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// A queue with two correct completions, then `bad`, then another correct one.
+/// Checks that the poller stops at `bad` and reports `expected`. The queue has 0, 1 or 2 correct
+/// completions, then `bad`, then another correct completion.
 fn check(bad: Entry, expected: Corruption) {
     for stride in [64, 128] {
         for before in 0..3u16 {
@@ -40,7 +41,8 @@ fn check(bad: Entry, expected: Corruption) {
 
 #[test]
 fn an_opcode_that_is_not_known_is_corruption() {
-    // Opcodes 5 and 6 are of resized and tag-matching queues, 15 is of entries not written.
+    // Opcodes 5 and 6 belong to resized and to tag-matching queues; opcode 15 marks an entry that
+    // was not written.
     for opcode in (5..=11).chain([15]) {
         check(Entry::new(opcode, 5, 0), Corruption::Opcode(opcode));
     }
@@ -48,7 +50,7 @@ fn an_opcode_that_is_not_known_is_corruption() {
 
 #[test]
 fn a_user_index_that_no_queue_ever_had_is_corruption() {
-    // An entry about a signature, opcode 12, has no user index.
+    // A CQE about a signature (opcode 12) has no user index.
     for opcode in (0..16).filter(|opcode| *opcode != 12) {
         for index in [0, 4, 6, 0x1005, 0xff_ffff] {
             check(Entry::new(opcode, index, 0), Corruption::UserIndex(index));
@@ -66,8 +68,9 @@ fn a_request_that_is_not_outstanding_is_corruption() {
     }
 }
 
-/// The place of a message is fixed when the ring takes the entry. In an entry of 64 bytes there is
-/// no message before the descriptor, whatever a device writes afterwards.
+/// The format of an entry is fixed when the ring takes the entry: a format that the device writes
+/// afterwards adds no inline data. In a queue of 64-byte entries, 64 bytes of inline data would lie
+/// before the entry.
 #[test]
 fn an_entry_that_changes_once_it_was_taken_leads_nowhere_else() {
     for stride in [64, 128] {
@@ -88,7 +91,8 @@ fn an_entry_that_changes_once_it_was_taken_leads_nowhere_else() {
     }
 }
 
-/// A completion of a request that is not posted must not become valid when the request is posted.
+/// A completion of a request that is not posted yet must not become valid when the request is
+/// posted.
 #[test]
 fn an_entry_that_came_too_early_never_completes_anything() {
     for (opcode, unsignaled) in [(0, 0), (0, 1), (13, 0), (2, 0), (14, 0)] {
@@ -111,7 +115,8 @@ fn an_entry_that_came_too_early_never_completes_anything() {
             assert!(bed.next().is_none());
             assert_eq!(bed.ring.corruption(), corruption);
         }
-        // Nor does it become valid when its user index is assigned later.
+        // An entry for an unknown user index does not become valid either when the index is
+        // assigned later.
         let mut bed = Bed::new(3, 64);
         bed.device.write(Entry::new(opcode, 5, counter));
         assert!(bed.next().is_none());
@@ -121,8 +126,8 @@ fn an_entry_that_came_too_early_never_completes_anything() {
     }
 }
 
-/// A queue with completions to poll must not look as if it had none, because the driver would reset
-/// or free it.
+/// The driver may reset or free a queue once the ring holds no completion of this queue. A doorbell
+/// record that the device overwrites must therefore not hide any completion.
 #[test]
 fn doorbell_record_written_by_the_device_changes_nothing() {
     let mut bed = Bed::new(3, 64);
@@ -226,7 +231,7 @@ fn verdict(bytes: &[u8; 64], stride: usize) -> Verdict {
     }
 }
 
-/// Random bytes, but often about existing queues and requests.
+/// Random bytes that often name an existing queue and an existing request.
 fn any_entry() -> impl Strategy<Value = [u8; 64]> {
     let index = prop_oneof![6 => (0..4u32).boxed(), 1 => any::<u32>().boxed()];
     let counter = prop_oneof![6 => (0..9u16).boxed(), 1 => any::<u16>().boxed()];
@@ -239,7 +244,7 @@ fn any_entry() -> impl Strategy<Value = [u8; 64]> {
             bytes[33..36].copy_from_slice(&index.to_be_bytes()[1..]);
             bytes[60..62].copy_from_slice(&counter.to_be_bytes());
         }
-        // Mostly short, so that the message fits into the entry.
+        // Mostly a short length, so that the message fits into the entry.
         if bytes[0] & 3 != 0 {
             let length = u32::from(bytes[1] % 80);
             bytes[44..48].copy_from_slice(&length.to_be_bytes());
@@ -269,7 +274,7 @@ proptest! {
         }
         bed.table.depart(2);
         for bytes in entries {
-            // All requests of the queues are outstanding.
+            // All requests of the first two queues are outstanding again.
             for (i, queue) in (0..).zip(&queues[..2]) {
                 queue.sends.borrow_mut().clear();
                 queue.receives.borrow_mut().clear();
@@ -304,7 +309,8 @@ proptest! {
     }
 }
 
-/// The number of waiting CQEs is read while the device changes the title of the current run.
+/// The device overwrites the title of the current run after some CQEs of the run were polled. The
+/// number of waiting CQEs must not change.
 #[test]
 fn a_title_that_is_taken_back_does_not_change_how_many_of_its_run_wait() {
     for taken in 1..4 {

@@ -1,13 +1,13 @@
-//! The firmware's own failure codes.
+//! Syndromes: the numbers by which the firmware says why a command failed.
 //!
-//! A ConnectX does not document its syndromes; these are the simulated device's, one for each
-//! reason to refuse a command.
+//! The syndromes of a ConnectX are not documented. These are the simulated device's own, one for
+//! each reason to refuse a command.
 
 macro_rules! syndromes {
     ($( $(#[$doc:meta])* $name:ident = $number:literal; )*) => {
         $( $(#[$doc])* pub const $name: u32 = $number; )*
 
-        /// The name of a syndrome; `None` for a number that is none.
+        /// Returns the name of a syndrome, or `None` if no syndrome has this number.
         #[must_use]
         pub const fn name(syndrome: u32) -> Option<&'static str> {
             match syndrome {
@@ -25,29 +25,29 @@ syndromes! {
     SHORT_INPUT = 0x0001_0002;
     /// The output has no room for the fixed part of the answer.
     SHORT_OUTPUT = 0x0001_0003;
-    /// The modifier of the operation is not known.
+    /// The command does not support this operation modifier.
     UNKNOWN_MODIFIER = 0x0001_0004;
-    /// The device met a fatal error.
+    /// After a fatal error, the device carries out only commands that end an object.
     DEVICE_FAILED = 0x0001_0005;
     /// No object has this number.
     NO_SUCH_OBJECT = 0x0002_0001;
     /// Other objects use this one.
     IN_USE = 0x0002_0002;
-    /// The device has no more of these.
+    /// The device has no more objects of this kind.
     TOO_MANY_OBJECTS = 0x0002_0003;
-    /// A value that the device cannot have.
+    /// The device does not support the value of a field.
     INVALID_VALUE = 0x0002_0004;
-    /// The object is not in a state for this.
+    /// The state of the object or of the device does not permit the command.
     WRONG_STATE = 0x0002_0005;
-    /// Memory did not answer.
+    /// An access to memory failed.
     UNREACHABLE_MEMORY = 0x0002_0006;
-    /// Fewer page addresses than the object needs.
+    /// The command has fewer page addresses than the object needs.
     TOO_FEW_PAGES = 0x0003_0001;
     /// A page address has low bits set.
     UNALIGNED_PAGE = 0x0003_0002;
     /// The address of the doorbell record is not a multiple of eight.
     UNALIGNED_RECORD = 0x0003_0003;
-    /// The entry size is none that the device has.
+    /// The device does not support this size of entries.
     ENTRY_SIZE = 0x0004_0001;
     /// The event queue does not exist.
     NO_SUCH_EQ = 0x0004_0002;
@@ -57,19 +57,19 @@ syndromes! {
     TRANSPORT = 0x0005_0001;
     /// The transition does not start from the queue pair's state.
     TRANSITION = 0x0005_0002;
-    /// The port number is none of the device's.
+    /// The device has no port with this number.
     PORT_NUMBER = 0x0005_0003;
-    /// The P_Key index is outside the table.
+    /// The P_Key index is outside the port's table.
     PKEY_INDEX = 0x0005_0004;
-    /// The path MTU is not an MTU, or larger than the port's.
+    /// The path MTU is no valid MTU, or is larger than the port's MTU.
     PATH_MTU = 0x0005_0005;
-    /// The index of the source GID names no entry.
+    /// The GID table has no entry at this index.
     GID_INDEX = 0x0005_0006;
-    /// More outstanding reads and atomics than the device can have.
+    /// The command asks for more outstanding reads and atomics than the device supports.
     READ_DEPTH = 0x0005_0007;
-    /// Only a datagram queue pair joins a multicast group.
+    /// The queue pair is not a datagram queue pair; no other kind can join a multicast group.
     NOT_A_DATAGRAM_QP = 0x0005_0008;
-    /// The receive queue's type and its other fields contradict each other.
+    /// The type of a work queue is not supported, or contradicts other fields.
     RECEIVE_QUEUE = 0x0005_0009;
     /// The access mode of the key is not supported.
     ACCESS_MODE = 0x0006_0001;
@@ -77,9 +77,9 @@ syndromes! {
     ADDRESS_RANGE = 0x0006_0002;
     /// No register has this number.
     UNKNOWN_REGISTER = 0x0007_0001;
-    /// The function manages no switch: neither other functions nor the table by which they share a
-    /// port.
+    /// The function does not manage a switch, so it can use neither other functions nor the table
+    /// by which functions share a port.
     NO_SWITCH = 0x0008_0001;
-    /// The list has more entries than the capabilities say.
+    /// The list has more entries than the capabilities allow.
     LIST_TOO_LONG = 0x0008_0002;
 }

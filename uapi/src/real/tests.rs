@@ -50,7 +50,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Adds `uverbs<n>` to a sysfs tree, with the kernel's layout.
+/// Adds the node `uverbs<n>` and its device to a sysfs tree, in the kernel's layout.
 fn add_device(tree: &TempDir, n: u32, name: &str, pci: &str, modalias: &str) {
     let node = format!("sys/class/infiniband_verbs/uverbs{n}");
     tree.write(&format!("{node}/ibdev"), &format!("{name}\n"));
@@ -237,7 +237,7 @@ fn open_dev(target: &str, dev: (u32, u32)) -> Arc<dyn DeviceFile> {
 
 #[test]
 fn pages_of_the_device_are_mapped_for_reading_or_writing() {
-    // A shared mapping of /dev/zero is memory.
+    // A shared mapping of /dev/zero is new, zeroed memory.
     let zero = open_dev("/dev/zero", (1, 5));
     let page = page_size();
     let map = zero.map(0, page, Access::Write).unwrap();
@@ -263,7 +263,7 @@ fn the_kernel_keeps_a_mapping_from_children() {
 }
 
 fn bytes(map: &Mapping) -> &[u8] {
-    // SAFETY: the mapping has that length, and no device has it.
+    // SAFETY: the mapping has that length, and no device uses it.
     unsafe { core::slice::from_raw_parts(map.as_ptr(), map.len()) }
 }
 
@@ -316,7 +316,7 @@ fn a_child_finds_zeros_and_the_parent_its_data() {
         ForkResult::Child => {
             // SAFETY: the pages are mapped in the child, too.
             let byte = unsafe { map.as_ptr().read_volatile() };
-            // SAFETY: ends the child, without running the parent's exit handlers.
+            // SAFETY: `_exit` may be called after a fork; it runs no exit handlers of the parent.
             unsafe { libc::_exit(i32::from(byte)) }
         }
         ForkResult::Parent { child } => {
@@ -327,7 +327,8 @@ fn a_child_finds_zeros_and_the_parent_its_data() {
     assert_eq!(unsafe { map.as_ptr().read_volatile() }, 0x5a);
 }
 
-/// Huge pages are kept from children in this way, but the test machine may have none of them.
+/// Huge pages are kept from children in this way. The test uses an ordinary page, because the
+/// machine may have no huge pages.
 #[test]
 fn memory_that_is_kept_from_a_child_ends_it_by_a_fault() {
     let mut map = MmapOptions::new().len(page_size()).map_anon().unwrap();
@@ -338,9 +339,10 @@ fn memory_that_is_kept_from_a_child_ends_it_by_a_fault() {
     // SAFETY: the child only reads a byte and exits.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
-            // SAFETY: the page may be absent in the child: then the signal ends it here.
+            // SAFETY: if the page is absent from the child, the access raises a signal, which ends
+            // the child here.
             let byte = unsafe { map.as_ptr().read_volatile() };
-            // SAFETY: ends the child, without running the parent's exit handlers.
+            // SAFETY: `_exit` may be called after a fork; it runs no exit handlers of the parent.
             unsafe { libc::_exit(i32::from(byte)) }
         }
         ForkResult::Parent { child } => {
@@ -374,7 +376,8 @@ fn a_leaked_mapping_stays_and_a_dropped_one_ends() {
 fn an_event_file_never_blocks_and_can_be_waited_for() {
     let null = open_dev("/dev/null", (1, 3));
     let (reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the descriptor is open and owned by nothing else, as one that an ioctl created.
+    // SAFETY: the descriptor is open and nothing else owns it, like a descriptor that an ioctl has
+    // created.
     let events = unsafe { null.event_file(reader.into_raw_fd()) }.unwrap();
     let mut buf = [0; 8];
     assert_eq!(events.read(&mut buf), Err(Errno::EAGAIN));
@@ -395,17 +398,17 @@ fn uevents_of_the_kernel_alone_are_accepted() {
     let kernel = LinuxKernel::new();
     let events = kernel.uevents().unwrap();
     let mut message = [0; crate::uevent::LONGEST];
-    // Other devices of this machine may change meanwhile.
+    // Discard events of other devices of this machine, which may change at any time.
     while events.read(&mut message).is_ok() {}
 
-    // A message of another process, with all the words that one of the kernel has.
+    // A message that another socket sends, with all fields of a message from the kernel.
     let own: NetlinkAddr = getsockname(events.as_fd().as_raw_fd()).unwrap();
     let forged = b"add@/x\0ACTION=add\0DEVPATH=/x/forged\0SUBSYSTEM=net\0";
     let other = kernel.uevents().unwrap();
     let to = NetlinkAddr::new(own.pid(), 0);
     sendto(other.as_fd().as_raw_fd(), forged, &to, MsgFlags::empty()).unwrap();
 
-    // Only the superuser can have the kernel send one.
+    // Only the superuser can make the kernel send an event.
     let asked = fs::write("/sys/class/net/lo/uevent", "add").is_ok();
     let mut found = false;
     let deadline = std::time::Instant::now() + Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! The order in which a device sees the stores of a queue. The pages of doorbell record and
-//! doorbell register are write-protected, and the test examines all memory at the first store to
-//! each, before the store is done.
+//! Checks the order in which a device sees the stores of a queue. The pages of the doorbell record
+//! and of the doorbell register are write-protected. At the first store to each of these pages,
+//! before the store is done, the test examines all memory.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 mod watch;
@@ -22,13 +22,13 @@ use watch::{PAGE, Page, turn, watch};
 const RECORD: usize = 0;
 const REGISTER: usize = 1;
 
-/// The contents of memory at a store.
+/// The contents of memory just before a store.
 struct Seen {
     page: usize,
     record: [u8; 8],
     ring: [u8; PAGE],
     uar: [u8; PAGE],
-    /// The result of a poll if the device has completed the request by then.
+    /// The identifier that a poll would return if the device had completed the request by then.
     completed: Option<u64>,
 }
 
@@ -57,11 +57,11 @@ impl Memory {
         unsafe { QueuePairRecord::new(self.record.at(0)) }
     }
 
-    /// Runs `act`. Returns the memory at the first store to the record and at the first one to the
-    /// register.
+    /// Runs `act`. Returns the memory just before the first store to the record's page, and just
+    /// before the first store to the register's page.
     fn watch(&self, completed: impl Fn() -> Option<u64>, act: impl FnOnce()) -> Vec<Seen> {
         let turn = turn();
-        // There is room for all: the signal handler must not allocate.
+        // Reserves room for all entries, because the signal handler must not allocate.
         let mut seen = Vec::with_capacity(4);
         let pages = [&self.record, &self.uar];
         let mut look = |page| {
@@ -77,7 +77,8 @@ impl Memory {
     }
 }
 
-/// A forked child may lack the mappings of the parent's rings, records and registers.
+/// A fork shuts the gate in the child, which may lack the mappings of the parent's rings, records
+/// and registers.
 #[test]
 fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
     let memory = Memory::new();
@@ -98,8 +99,8 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
         register: unsafe { SendRegister::blueflame(memory.uar.at(0x800), 512) },
         records: NonNull::from(&send_records),
     };
-    // SAFETY: the queues get different parts of a page that outlives them. They are used one after
-    // the other, so they share the record.
+    // SAFETY: each queue gets its own part of a page that outlives the queues. The queues are used
+    // one after the other, so they may share the record.
     let (mut send, mut receive, mut shared) = unsafe {
         (
             SendQueue::<Rc>::new(parts),
@@ -144,9 +145,9 @@ fn a_queue_whose_gate_is_shut_stores_to_nothing_but_its_own_memory() {
         refused.push(shared.post_recv(&[ReceiveWr { wr_id: 1, sges: &[sge] }]).is_err());
         refused
     };
-    // First with an open gate, so that the queues are in use and have room.
+    // First post with an open gate, so that the queues are in use and have room.
     assert_eq!(post_all(), [false; 5]);
-    // SAFETY: the word is inside the gate's page. A fork zeroes it, too.
+    // SAFETY: the word is inside the gate's page. In a child, a fork zeroes this word, too.
     let fork = || unsafe { memory.gate.at(0).cast::<u32>().write_volatile(0) };
     let shut: [&dyn Fn(); 3] =
         [&|| gate.set_state(QueueState::Reset), &|| gate.set_gone(), &|| fork()];
@@ -166,8 +167,9 @@ enum Register {
     Doorbell,
 }
 
-/// Posts one batch from block `start` on, with a request for each number of entries in `counts`.
-/// Checks the memory that the device sees at each store.
+/// Posts one batch that starts at block `start`. For each number in `counts`, the batch has a
+/// request with this number of scatter/gather entries. Checks the memory that the device sees at
+/// each store.
 fn check_send(kind: Register, start: u16, counts: &[usize]) {
     let memory = Memory::new();
     let layout = SendLayout::new::<Rc>(16, 13, 0).unwrap();
@@ -175,7 +177,7 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     let records = Arc::new(SendRecords::new(layout.blocks));
     let register = memory.uar.at(0x800);
     let shared = SharedBlueFlame::new(register);
-    // SAFETY: the register is in a page that outlives the queue, and so does `shared`.
+    // SAFETY: the page of the register outlives the queue, and so does `shared`.
     let register = unsafe {
         match kind {
             Register::Own => SendRegister::blueflame(register, 512),
@@ -235,7 +237,8 @@ fn check_send(kind: Register, start: u16, counts: &[usize]) {
     assert!(memory.uar.read() != uar);
 }
 
-/// A queue on these pages that rings a plain doorbell and signals all, with the requests 1 to 3.
+/// Returns a queue on the pages of `memory`, with the requests 1 to 3 posted. The queue rings a
+/// plain doorbell and signals all requests.
 fn with_three_requests(memory: &Memory, records: &SendRecords) -> SendQueue<Rc> {
     let parts = SendParts {
         ring: memory.ring.at(0),
@@ -262,8 +265,8 @@ fn post_bare(queue: &mut SendQueue<Rc>, wr_id: u64) {
     batch.complete().unwrap();
 }
 
-/// The C provider does not order the NOP before the store that resumes the queue. This driver
-/// stores the NOP before any later store that the device sees.
+/// A cancel replaces requests by NOPs. The C provider does not order a NOP before the store that
+/// resumes the queue. This driver stores the NOP before any later store that the device sees.
 #[test]
 fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
     let memory = Memory::new();
@@ -282,22 +285,23 @@ fn c_weakness_15_a_nop_is_in_the_ring_before_the_device_is_told_anything() {
 }
 
 thread_local! {
-    /// The ring that this thread cancels in, and the opcodes there at each barrier.
+    /// The ring in which this thread cancels.
     static CANCELS_IN: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+    /// The opcodes of the ring's first three blocks at each barrier.
     static AT_BARRIERS: RefCell<Vec<[u8; 3]>> = const { RefCell::new(Vec::new()) };
 }
 
 fn note_opcodes() {
     if let Some(ring) = CANCELS_IN.get() {
-        // SAFETY: the ring is that of the test on this thread, which outlives the cancel. The bytes
-        // are in its first three blocks.
+        // SAFETY: the ring belongs to the test on this thread and outlives the cancel. The bytes
+        // are in the first three blocks of the ring.
         let opcode = |block: usize| unsafe { ring.byte_add(block * 64 + 3).read_volatile() };
         AT_BARRIERS.with_borrow_mut(|all| all.push([0, 1, 2].map(opcode)));
     }
 }
 
-/// The kernel may also resume the queue, without a store to the driver's memory. The cancel
-/// therefore ends with a barrier of its own, after the last NOP.
+/// The kernel may resume the queue, too, without a store to the driver's memory that would order
+/// the NOPs. The cancel therefore ends with a barrier of its own, after the last NOP.
 #[test]
 fn c_weakness_15_a_barrier_stands_behind_all_nops_of_a_cancel() {
     let memory = Memory::new();
@@ -395,7 +399,8 @@ fn shared_receive_requests_are_linked_and_remembered_before_they_are_counted() {
     assert_eq!(record.completed, Some(42));
 }
 
-/// The device reads the arm word when the doorbell is rung.
+/// The device reads the arm word of the record when the doorbell is rung, so the word must be
+/// stored first.
 #[test]
 fn a_completion_queue_is_armed_in_the_record_before_the_register() {
     let memory = Memory::new();
