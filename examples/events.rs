@@ -6,7 +6,7 @@
 //! which `AsFd` returns, together with other descriptors: see the example `async_events`.
 //!
 //! A completion that came before the queue was armed causes no event. Therefore
-//! `CompletionQueue::wait` arms the queue, polls once more, and only then sleeps.
+//! `CompletionQueue::wait` arms the queue, checks it once more, and only then sleeps.
 //!
 //! Run it with `cargo run --example events`.
 
