@@ -1,12 +1,12 @@
 //! Sleeps until a request completes.
 //!
 //! A completion queue with a channel can be armed: the next completion then makes the channel's
-//! descriptor readable. The receiver here is a thread that blocks on the channel and uses no
-//! processor time while it waits. An event loop would wait for the same descriptor, which `AsFd`
-//! returns, among others: see the example `async_events`.
+//! descriptor readable. The receiver of this example is a thread that blocks on the channel and
+//! uses no processor time while it waits. An event loop would instead wait for this descriptor,
+//! which `AsFd` returns, together with other descriptors: see the example `async_events`.
 //!
-//! A completion from before the queue was armed causes no event. `CompletionQueue::wait` arms,
-//! polls once more, and only then sleeps.
+//! A completion that came before the queue was armed causes no event. Therefore
+//! `CompletionQueue::wait` arms the queue, checks it once more, and only then sleeps.
 //!
 //! Run it with `cargo run --example events`.
 
@@ -41,7 +41,7 @@ fn run() -> Done {
     let (_channel, receiver, mut sender) = one_way::connect(&setup)?;
     let receiver = thread::spawn(move || receive(receiver));
     for number in 1..=MESSAGES {
-        // Long enough for the receiver to fall asleep.
+        // Gives the receiver time to fall asleep.
         thread::sleep(Duration::from_millis(20));
         sender.send(number)?;
     }

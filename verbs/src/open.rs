@@ -1,4 +1,4 @@
-//! Opening and closing devices: contexts, and their table of functions.
+//! Opens devices: makes contexts, and the table of functions of each context.
 
 use crate::abi::*;
 use crate::context::{ContextObject, Objects, Watched};
@@ -15,7 +15,7 @@ use mlx5_uapi::{DeviceFile, LinuxKernel};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-/// The table of functions that the header's inline functions call through the context.
+/// Makes the table of functions that the inline functions of the C header call through a context.
 fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     let mut verbs = verbs_context::blank();
     verbs.sz = size_of::<verbs_context>();
@@ -53,13 +53,13 @@ fn table(device: *mut ibv_device, context: &Context) -> verbs_context {
     verbs.read_counters = Some(counters::read_counters);
     let c = &mut verbs.context;
     c.device = device;
-    // SAFETY: only the number is used here; the C program is responsible for its use of the
-    // descriptor, as with libibverbs.
+    // SAFETY: this function only copies the descriptor's number to a field. The C program is
+    // responsible for what it does with the descriptor, just as with rdma-core's libibverbs.
     c.cmd_fd = unsafe { context.device_file() }.as_fd().map_or(-1, |fd| fd.as_raw_fd());
     c.async_fd = context.async_events().as_fd().as_raw_fd();
     c.num_comp_vectors = context.num_comp_vectors() as c_int;
     c.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
-    // A table precedes the context.
+    // This value marks a context inside a `verbs_context`, whose functions lie before the context.
     c.abi_compat = usize::MAX as *mut c_void;
     c.ops._compat_query_device = Some(query::query_device);
     c.ops._compat_query_port = Some(query::query_port_compat);
@@ -85,15 +85,17 @@ pub(crate) fn open(device: *mut ibv_device, devx: Devx) -> Verb<*mut ibv_context
     Ok(make(device, context, environment))
 }
 
-/// The context of a child process, which shares that of its parent.
+/// Makes the context of a forked child, which shares the parent's device file. Returns `None` if
+/// that fails.
 fn in_child(device: &'static DeviceObject, parents: &Context) -> Option<Context> {
-    // SAFETY: the child's context destroys no object of the parent.
+    // SAFETY: the descriptor is only duplicated here, and the child's context, which uses the
+    // duplicate, destroys no object of the parent.
     let fd = unsafe { parents.device_file() }.as_fd()?.try_clone_to_owned().ok()?;
     let options = OpenOptions::new().blueflame(Environment::read().blueflame);
     device.device.import(BlockingFile::over(LinuxKernel::adopt(fd)), &options).ok()
 }
 
-/// Shares a context that is open already.
+/// Makes a context on `file`, a device file that is already open.
 pub(crate) fn import(
     device: &'static DeviceObject,
     file: Arc<dyn DeviceFile>,

@@ -27,7 +27,7 @@ struct Picture {
     words: &'static [&'static str],
     /// Whether the preload library supplies the device; otherwise the command simulates one itself.
     preloaded: bool,
-    /// Number of lines to show from the start and from the end, if there are more.
+    /// If the output is longer, how many lines to show from its start and from its end.
     shown: (usize, usize),
 }
 
@@ -48,9 +48,9 @@ const PICTURES: [Picture; 2] = [
     },
 ];
 
-/// Stands for the command's own path.
+/// A word that stands for the path of the built `mlx5` command.
 const PROGRAM: &str = "mlx5";
-/// Stands for a file into which the command writes the text to show.
+/// A word that stands for a file, into which the command writes the text to show.
 const OUTPUT: &str = "trace.log";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -74,11 +74,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Limit in microseconds. A slower result would show the load of the machine.
+/// Limit for a median latency, in microseconds. A longer one would show the load of the machine,
+/// not the speed of the driver.
 const QUIET: f64 = 200.0;
 
-/// The longest median latency in the table of `mlx5 perf`, in microseconds; `None` for another
-/// text.
+/// The longest median latency in the table of `mlx5 perf`, in microseconds. `None` if `text` has no
+/// such table.
 fn slowest_median(text: &str) -> Option<f64> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("bytes "));
     let names = columns(lines.next()?);
@@ -87,12 +88,12 @@ fn slowest_median(text: &str) -> Option<f64> {
     medians.max_by(f64::total_cmp)
 }
 
-/// Cells of a row, which two spaces separate.
+/// The cells of a row, which are separated by two or more spaces.
 fn columns(row: &str) -> Vec<&str> {
     row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// Output of the command on a simulated device.
+/// Runs the command of a picture on a simulated device, and returns the text to show.
 fn printed(command: &Path, library: &Path, picture: &Picture) -> Result<String, Failure> {
     let written = std::env::temp_dir().join(format!("mlx5-picture-{}", std::process::id()));
     let mut run = Command::new(command);
@@ -116,13 +117,14 @@ fn printed(command: &Path, library: &Path, picture: &Picture) -> Result<String, 
 }
 
 const FONT: f64 = 13.0;
-/// Width of a character in a monospaced font. Each line states its length, so that every viewer
-/// draws it alike.
+/// Width of a character of the monospaced font. The picture states the length of each line, so that
+/// a line has the same length in every viewer.
 const ADVANCE: f64 = 7.8;
 const LINE: f64 = 18.0;
 const MARGIN: f64 = 16.0;
 const BAR: f64 = 28.0;
-/// Length of the longest line, in characters: wider pictures cannot be read on a narrow page.
+/// Limit for the length of a line, in characters. Longer lines are cut, because a narrow page would
+/// shrink a wider picture until its text cannot be read.
 const WIDEST: usize = 120;
 
 /// Draws a terminal with the typed command and its output `text`.
@@ -166,7 +168,9 @@ fn drawn(typed: &str, text: &str, (first, last): (usize, usize)) -> String {
     svg + "</svg>\n"
 }
 
-/// The typed command, completions, requests, and other lines have different colours.
+/// The colour of a line. The typed command, failures, lines about completion queues, and lines
+/// about other objects that are created, changed or destroyed have a colour each. Requests and all
+/// other lines have the default colour.
 fn colour(place: usize, line: &str) -> &'static str {
     match line {
         _ if place == 0 => "#ffffff",

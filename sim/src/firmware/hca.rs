@@ -1,4 +1,4 @@
-//! The device as a whole: capabilities that the driver sets, start and stop.
+//! Commands for the device as a whole: set its capabilities, start it, and stop it.
 
 use mlx5_prm::cmd::caps::{CapGroup, HcaCap, SetHcaCapIn};
 use mlx5_prm::cmd::hca::{TeardownHcaIn, TeardownProfile};
@@ -6,10 +6,10 @@ use mlx5_prm::cmd::hca::{TeardownHcaIn, TeardownProfile};
 use crate::engine::Device;
 use crate::firmware::{Answer, Failure, Firmware, caps, syndrome};
 
-/// Reads a number of the general capabilities.
+/// A function that reads one number from the general capabilities.
 type Number = fn(&HcaCap) -> u32;
 
-/// Numbers that a driver may lower but not raise.
+/// Readers of the numbers that a driver may lower but not raise.
 const AT_MOST: &[Number] = &[
     HcaCap::log_max_qp,
     HcaCap::log_max_cq,
@@ -34,7 +34,7 @@ impl Firmware {
                 self.caps = Some(Box::new(*wanted));
                 Ok(())
             }
-            // The device already does all that can be chosen there.
+            // The device ignores the input: whatever a driver could enable here is always enabled.
             CapGroup::ATOMIC | CapGroup::ROCE | CapGroup::ODP | CapGroup::GENERAL_2 => Ok(()),
             _ => Err(Failure::param(syndrome::UNKNOWN_MODIFIER)),
         }
@@ -48,7 +48,8 @@ impl Firmware {
         Ok(())
     }
 
-    /// Stops the device, and ends the objects that are left.
+    /// Stops the device, and destroys the objects that are left. The firmware keeps the pages that
+    /// the host gave it.
     pub(super) fn teardown_hca(&mut self, device: &mut Device, input: &TeardownHcaIn) -> Answer {
         if TeardownProfile(input.profile()) == TeardownProfile::PREPARE_FAST_TEARDOWN {
             return Err(Failure::param(syndrome::INVALID_VALUE));

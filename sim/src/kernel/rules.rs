@@ -1,7 +1,8 @@
-//! Flow rules of programs, and the device's flow tables that they are in.
+//! Flow rules of programs, and the device's flow tables that hold them.
 //!
-//! Each priority has a table, made with its first rule and ended with its last. A packet without a
-//! matching entry goes on to the next table. Rules for the same packets share one entry.
+//! Each priority has a table, which is created with the first rule of the priority and destroyed
+//! with the last. A packet that matches no entry of a table goes on to the next table. Rules for
+//! the same packets share one entry.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +27,14 @@ const DISCONNECT: u32 = 1;
 /// `SetFlowTableEntryIn::op_mod`: changes an entry that exists.
 const MODIFY: u32 = 1;
 
-/// The table after a place.
+/// Number of the table after `place`, if there is one.
 fn next(tables: &Tables, place: Place) -> Option<u32> {
     let behind = tables.iter().find(|(other, _)| **other > place && other.kind == place.kind);
     behind.map(|(_, table)| table.number)
 }
 
-/// The table to which packets of a rule go on.
+/// Number of the table to which a rule with this fate may pass its packets: the table for packets
+/// that no other rule takes, if the packets skip the rules with a priority, else the next table.
 fn behind(tables: &Tables, place: Place, fate: &Fate) -> Option<u32> {
     match fate.leaves {
         true => tables.get(&Place::LEFTOVERS).map(|table| table.number),
@@ -40,7 +42,8 @@ fn behind(tables: &Tables, place: Place, fate: &Fate) -> Option<u32> {
     }
 }
 
-/// Connects the table before a place, or the root, to another table.
+/// Makes packets that reach `place` go to table `to`, or to no table: changes the table before
+/// `place`, or the root if there is none, and the entries that pass packets on.
 fn connect(hca: &Hca, tables: &Tables, place: Place, to: Option<u32>) -> Result<(), Errno> {
     if place == Place::LEFTOVERS {
         let before = |other: &Place| *other < place && other.kind == place.kind;
@@ -128,7 +131,7 @@ fn set_entry(
 }
 
 impl Rules {
-    /// Adds a rule for packets with these fields.
+    /// Adds a rule for the packets that have the bits of `value` under `mask`.
     pub(crate) fn add(
         &self,
         hca: &Hca,
@@ -158,7 +161,7 @@ impl Rules {
         added
     }
 
-    /// Ends a rule.
+    /// Removes a rule, and its entry and table if no other rule needs them.
     pub(crate) fn remove(&self, hca: &Hca, rule: RuleId) -> Result<(), Errno> {
         let RuleId { place, index, target } = rule;
         let mut tables = lock(&self.tables);

@@ -23,7 +23,7 @@ const ROOM: usize = 512;
 /// Receives of each queue.
 const RECEIVES: usize = 64;
 
-/// Work queues among which the packets to the group are spread.
+/// Work queues over which a hash spreads the packets that are sent to the stations' group address.
 struct Spread {
     queues: Vec<(WorkQueue, CompletionQueue)>,
     memory: MemoryRegion,
@@ -66,7 +66,7 @@ impl Spread {
         Ok(rule)
     }
 
-    /// The number of the queue that received a frame, and the completion.
+    /// Waits until a queue receives `frame`. Returns the number of that queue, and the completion.
     #[track_caller]
     fn next(&mut self, bed: &Bed, frame: &[u8]) -> (usize, OwnedCompletion) {
         let mut found = None;
@@ -87,8 +87,8 @@ impl Spread {
     }
 }
 
-/// The Toeplitz hash, by its definition: the key's bits at each set bit of the input, added without
-/// carry.
+/// The Toeplitz hash, by its definition: for each set bit of the input, the 32 bits of the key that
+/// start at the position of that bit, combined by exclusive or.
 fn toeplitz(key: &[u8; 40], input: &[u8]) -> u32 {
     let bit = |bytes: &[u8], at: usize| u32::from(bytes[at / 8] >> (7 - at % 8) & 1);
     (0..input.len() * 8)
@@ -98,7 +98,7 @@ fn toeplitz(key: &[u8; 40], input: &[u8]) -> u32 {
 }
 
 fn packets_are_spread_by_their_hash(bed: &Bed) -> Outcome {
-    // Microsoft's published vector: 66.9.149.187:2794 to 161.142.100.80:1766.
+    // A test vector that Microsoft published: from 66.9.149.187:2794 to 161.142.100.80:1766.
     let key = HashKey::default().0;
     let vector = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
     assert_eq!((toeplitz(&key, &vector), toeplitz(&key, &vector[..8])), (0x51cc_c178, 0x323e_8fc2));
@@ -228,7 +228,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
     assert_eq!(queue.state(), WqState::Reset);
     let sge = spread.memory.sge(0..ROOM)?;
     assert_eq!(queue.recv(1, sge), Err(PostError::State(QueueState::Reset)));
-    // Completions from before the reset could be taken for new ones.
+    // Without a purge, completions from before the reset could be mistaken for new ones.
     let error = queue.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("`purge`"), "{error}");
@@ -239,7 +239,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
         a.send(bed, &frame);
         spread.next(bed, &frame);
     }
-    // The same from the error state, after the flushed receives were polled.
+    // A reset from the error state needs no purge, because the flushed receives were polled.
     let (queue, cq) = &mut spread.queues[0];
     for _ in 0..3 {
         queue.recv(1, sge)?;
@@ -250,7 +250,7 @@ fn a_work_queue_that_is_reset_forgets_its_receives_and_starts_again(bed: &Bed) -
     spread.start()?;
     a.send(bed, &frame);
     spread.next(bed, &frame);
-    // The queue strips tags as soon as it is asked to.
+    // VLAN stripping can be enabled on a running queue.
     let (queue, _) = &mut spread.queues[0];
     queue.set_vlan_stripping(true)?;
     a.send(bed, &crate::frames::tagged(&frame, 0x2abc));

@@ -45,8 +45,8 @@ fn name(poster: u64, batch: u64, part: u64, of: u64) -> u64 {
     poster << 48 | batch << 16 | part << 8 | of
 }
 
-/// Checks that requests complete batch by batch, and the batches of each poster in order. Returns
-/// the number of batches of each.
+/// Checks that the requests of each batch complete together, and that the batches of each poster
+/// complete in order. Returns the number of batches of each poster.
 fn whole(ids: &[u64], posters: usize) -> Vec<u64> {
     let mut batches = vec![0; posters];
     let mut rest = ids;
@@ -62,7 +62,7 @@ fn whole(ids: &[u64], posters: usize) -> Vec<u64> {
     batches
 }
 
-/// Whether a full queue refused the batch.
+/// Returns `Some` if the batch was posted, and `None` if the queue was full.
 fn posted(result: Result<(), BatchError>) -> Option<()> {
     match result {
         Ok(()) => Some(()),
@@ -71,7 +71,7 @@ fn posted(result: Result<(), BatchError>) -> Option<()> {
     }
 }
 
-/// Polls until there were `count` completions, and returns their identifiers.
+/// Polls until at least `count` requests have completed, and returns their identifiers.
 fn polled(cq: &SharedCompletionQueue, count: usize) -> Vec<u64> {
     let mut ids = Vec::new();
     persist("completions", || {
@@ -111,7 +111,7 @@ fn batches_of_many_posters_stay_together_and_complete_once(bed: &Bed) -> Outcome
                             }
                         }))
                     });
-                    // Builds another batch, and drops it.
+                    // Builds another batch and drops it, which posts nothing.
                     let mut half = qp.lock_send();
                     let mut aborted = half.wr_start();
                     aborted.wr(u64::MAX, SendFlags::SIGNALED).rdma_write(remote).inline_data(b"no");
@@ -152,8 +152,8 @@ fn lists_of_many_posters_stay_together(bed: &Bed) -> Outcome {
                         })
                         .collect();
                     let mut rest = &requests[..];
-                    // A list ends at the first request without room. The lock on the send half
-                    // keeps other posters from posting in between.
+                    // A full queue accepts only the first requests of a list. The rest is posted
+                    // later; until then the lock on the send half keeps other posters out.
                     let mut half = qp.lock_send();
                     persist("room in the send queue", || match half.post_send(rest) {
                         Ok(()) => Some(()),
@@ -284,7 +284,7 @@ fn panic_in_a_critical_section_leaves_the_queue_unchanged(bed: &Bed) -> Outcome 
         let panic = catch_unwind(AssertUnwindSafe(|| cq.poll(1, |_| resume_unwind(Box::new("of a poll")))));
         panic.is_err()
     });
-    // That completion was consumed, and does not come again.
+    // The completion whose closure panicked was consumed: no later poll returns it.
     bed.settle();
     assert_eq!(polled(&cq, 1), [3]);
     Ok(())
@@ -304,7 +304,7 @@ fn a_shared_queue_pair_is_reset_and_leaves_reset(bed: &Bed) -> Outcome {
         .qp_access_flags(Access::REMOTE_WRITE);
     qp.modify(&init)?;
     assert_eq!(qp.state(), QueueState::Init);
-    // Posted requests stay when INIT follows INIT.
+    // A move from INIT to INIT keeps the posted requests.
     qp.post_recv(&[ReceiveWr { wr_id: 1, sges: &[] }])?;
     qp.modify(&init)?;
     let mut qp = qp.into_inner();
@@ -340,7 +340,7 @@ fn a_shared_queue_pair_is_cancelled_while_others_post(bed: &Bed) -> Outcome {
                 posting.fetch_sub(1, Relaxed);
             });
         }
-        // Cancels all even identifiers, however many there are at that moment.
+        // Repeatedly cancels the requests with even identifiers among those posted so far.
         let mut cancelled = 0;
         loop {
             let over = posting.load(Relaxed) == 0;

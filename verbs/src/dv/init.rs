@@ -1,11 +1,13 @@
-//! `mlx5dv_init_obj`: the parts of objects in memory, for programs that drive queues themselves.
+//! `mlx5dv_init_obj`: returns the memory of objects to programs that drive queues themselves.
 //!
-//! From then on this library only creates, modifies and destroys a queue pair, shared receive queue
-//! or work queue. It does not change a completion queue, not even for a queue pair that is
-//! destroyed or reset, until the program polls it by `ibv_poll_cq`: that poll starts after the
-//! completions that the program polled itself, as the doorbell record says, and skips completions
-//! of such a queue pair. C's library removes nothing from a queue that was handed over, and its
-//! next poll fails at a completion that names a destroyed queue pair.
+//! Once a program has the parts of a queue pair, shared receive queue or work queue, this library
+//! only modifies and destroys that queue. Once a program has the parts of a completion queue, this
+//! library leaves the queue unchanged, even when a queue pair is destroyed or reset, until the
+//! program polls the completion queue by `ibv_poll_cq`. That poll starts after the completions that
+//! the program polled itself, which the doorbell record counts, and skips completions of queue
+//! pairs that were destroyed or reset in the meantime. rdma-core's library removes nothing from a
+//! completion queue that was handed over, and its next poll fails at a completion that names a
+//! destroyed queue pair.
 
 use super::devx::DevxObject;
 use crate::abi::mlx5dv::*;
@@ -22,8 +24,8 @@ use crate::wq::WqObject;
 use mlx5::{CompletionQueue, RawCompletionQueue};
 
 unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
-    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
-    // as far as its mask asks.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable,
+    // including the fields that its mask requests.
     unsafe {
         let parts = QpObject::of(from).with_control(|control| {
             let parts = control.raw_parts()?;
@@ -47,7 +49,7 @@ unsafe fn queue_pair(from: *mut ibv_qp, to: *mut mlx5dv_qp) -> Verb {
             (*to).uar_mmap_offset = parts.register.mmap_offset as i64;
             answered |= u64::from(MLX5DV_QP_MASK_UAR_MMAP_OFFSET);
         }
-        // Only raw packet queue pairs have these; for others they are zero.
+        // Only raw packet queue pairs have these numbers; for other queue pairs they are zero.
         if wants(MLX5DV_QP_MASK_RAW_QP_HANDLES) {
             (*to).tirn = parts.packet.tirn;
             (*to).tisn = parts.packet.tisn;
@@ -81,8 +83,8 @@ unsafe fn completion_queue(from: *mut ibv_cq, to: *mut mlx5dv_cq) -> Verb {
 }
 
 unsafe fn shared_receive_queue(from: *mut ibv_srq, to: *mut mlx5dv_srq) -> Verb {
-    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
-    // as far as its mask asks.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable,
+    // including the fields that its mask requests.
     unsafe {
         let parts = SrqObject::of(from).raw_parts()?;
         (*to).buf = parts.requests.start.as_ptr().cast();
@@ -113,15 +115,15 @@ unsafe fn work_queue(from: *mut ibv_wq, to: *mut mlx5dv_rwq) -> Verb {
 }
 
 unsafe fn device_memory(from: *mut ibv_dm, to: *mut mlx5dv_dm) {
-    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable
-    // as far as its mask asks.
+    // SAFETY: the caller of `init_obj` promises that the object exists, and that `to` is writable,
+    // including the fields that its mask requests.
     unsafe {
         let memory = DmObject::of(from).memory();
         (*to).buf = memory.as_ptr().cast();
         (*to).length = memory.len() as u64;
         let asked = (*to).comp_mask & u64::from(MLX5DV_DM_MASK_REMOTE_VA);
         if asked != 0 {
-            // Only memory of another type has one.
+            // This type of device memory has no remote address; another type has one.
             (*to).remote_va = 0;
         }
         (*to).comp_mask = asked;
@@ -141,9 +143,9 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
         return Err(Refusal::INVALID);
     }
     let is = |kind: c_uint| kinds & u64::from(kind) != 0;
-    // SAFETY: the caller of `init_obj` promises that `obj` has an object and a place for its parts
-    // for each kind in `kinds`. The structure may be of an older, shorter version: only the fields
-    // of these kinds are read.
+    // SAFETY: for each kind in `kinds`, the caller of `init_obj` promises that `obj` names an
+    // existing object and writable memory for its parts. `obj` may be an older, shorter version of
+    // the structure: this code reads only the fields of the kinds in `kinds`.
     unsafe {
         if is(MLX5DV_OBJ_QP) {
             let mlx5dv_obj_qp { r#in, out } = (*obj).qp;
@@ -186,17 +188,17 @@ unsafe fn init(obj: *mut mlx5dv_obj, kinds: u64) -> Verb {
 /// `mlx5dv_init_obj`.
 ///
 /// # Safety
-/// Of each kind of object that `kinds` names, `obj` has one that exists, and where to write its
-/// parts, which is writable as far as the mask there asks. The program follows the device's rules
-/// for queues that it drives.
+/// For each kind of object in `kinds`, `obj` names an existing object and memory for its parts.
+/// This memory is writable, including the fields that the mask in it requests. The program follows
+/// the device's rules for the queues that it drives.
 pub unsafe extern "C" fn init_obj(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
     // SAFETY: the caller promises an existing object and a writable place in `obj` for each kind in
     // `kinds`.
     status(unsafe { init(obj, kinds) })
 }
 
-/// The symbol `mlx5dv_init_obj` of `MLX5_1.0`: for a completion queue it writes the address of a
-/// pointer to the doorbell page, instead of the page.
+/// The symbol `mlx5dv_init_obj` of version `MLX5_1.0`: for a completion queue, this version returns
+/// the address of a pointer to the doorbell page instead of the address of the page.
 ///
 /// # Safety
 /// As for [`init_obj`].

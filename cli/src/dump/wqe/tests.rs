@@ -1,4 +1,4 @@
-//! Requests made by hand, byte by byte, from the PRM's drawings.
+//! Tests with requests that were written by hand, byte by byte, from the figures in the PRM.
 
 use super::*;
 use crate::dump::hex;
@@ -7,7 +7,7 @@ fn bytes(text: &str) -> Vec<u8> {
     hex::parse(text).expect("hexadecimal")
 }
 
-/// RDMA write with immediate data of one gather entry: QP 0x1a2, block 5.
+/// An RDMA write with immediate data and one gather entry, on QP 0x1a2, at block 5 of the ring.
 const WRITE_IMM: &str = "
     00 00 05 09  00 01 a2 03  00 00 00 08  11 22 33 44  # control: opcode 9, ds 3, completion
     00 00 7f 00  00 00 10 00  de ad be ef  00 00 00 00  # remote address, rkey
@@ -65,7 +65,7 @@ fn inline_data_is_shown_and_its_padding_is_not() {
     assert_eq!(item.value("fm_ce_se"), Some((0x0b, "0x0a", "completion, solicited")));
 }
 
-/// A datagram: its address vector has three units.
+/// A datagram, whose address vector takes three units.
 const DATAGRAM: &str = "
     00 00 02 0a  00 00 30 05  00 00 00 08  00 00 00 00
     11 11 11 11  00 00 00 00  80 00 00 31  20 00 c0 de
@@ -144,7 +144,8 @@ fn the_length_in_the_ring_is_in_whole_blocks() {
     assert!(!looks_like_send(&[0; 64]));
 }
 
-/// A packet whose first 18 bytes lie in the request, with both checksums.
+/// A packet whose first 18 bytes lie in the request itself. The request asks the device to compute
+/// both checksums.
 const PACKET_WITH_HEADER: &str = "
     00 00 07 0a  00 00 48 04  00 00 00 08  00 00 00 00  # control: opcode 0a, ds 4
     00 00 00 00  c0 00 00 00  00 00 00 00  00 12 ff ff  # cs_flags, mss; 18 bytes, the first two
@@ -171,7 +172,8 @@ fn a_packet_has_an_ethernet_segment_with_its_headers() {
     assert_eq!(item.notes(), "");
 }
 
-/// A packet without checksums that the device puts a tag into: a service tag, or a customer's.
+/// Takes apart a request for a packet into which the device inserts a VLAN tag, but no checksums.
+/// `kind` selects a customer tag or a service tag.
 fn tagged(kind: &str) -> Item {
     let request = format!(
         "00 00 07 0a  00 00 48 03  00 00 00 08  00 00 00 00
@@ -221,8 +223,8 @@ fn a_tunnelled_packet_names_its_inner_headers() {
     }
 }
 
-/// A packet that is cut into segments of 1,460 bytes, each with 54 bytes of headers: Ethernet,
-/// IPv4, TCP.
+/// A packet that the device cuts into segments of 1,460 bytes. Each segment has 54 bytes of headers
+/// in addition: Ethernet, IPv4, TCP.
 const SEGMENTED: &str = "
     00 00 09 0e  00 00 48 07  00 00 00 08  00 00 00 00  # control: opcode 0e, ds 7
     00 00 00 00  c0 00 05 b4  00 00 00 00  00 36 ff ff  # mss 1460; 54 bytes, the first two
@@ -234,7 +236,7 @@ const SEGMENTED: &str = "
 
 #[test]
 fn a_packet_that_is_cut_has_headers_and_the_size_of_a_segment() {
-    // Only packets have this opcode, so no option is needed.
+    // Only requests for packets have this opcode, so the user need not give `--transport`.
     for addressing in [None, Some(Addressing::Ethernet)] {
         let item = send(&bytes(SEGMENTED), addressing);
         assert!(item.title.starts_with("send request TSO"), "{}", item.title);
@@ -249,7 +251,7 @@ fn a_packet_that_is_cut_has_headers_and_the_size_of_a_segment() {
         assert_eq!(item.value("byte_count"), Some((0x60, "65536", "")));
         assert_eq!(item.notes(), "");
     }
-    // Headers that lie about their length leave nothing for data.
+    // If the stated length of the headers is greater than the request, no data follows.
     let item = send(&bytes(&SEGMENTED.replace("00 36 ff", "02 36 ff")), None);
     assert_eq!(item.segments(), ["control segment", "Ethernet segment"]);
     assert_eq!(item.notes(), "the headers are longer than the request");
@@ -261,7 +263,7 @@ fn a_packet_that_is_cut_has_headers_and_the_size_of_a_segment() {
     assert!(nothing.notes().contains("ds is 0"), "{}", nothing.notes());
 }
 
-/// Three packets in one request: the second one lies in it.
+/// Three packets in one request. The bytes of the second packet lie in the request itself.
 const SEVERAL: &str = "
     00 00 0a 29  00 00 48 06  00 00 00 08  00 00 00 00  # control: opcode 29, ds 6
     00 00 00 00  40 00 00 00  00 00 00 00  00 00 00 00
@@ -291,7 +293,7 @@ fn each_entry_of_a_request_of_several_packets_is_one() {
 
 #[test]
 fn packets_of_equal_length_have_it_once() {
-    // The opcode is that of packets that are cut, with a modifier.
+    // The opcode is that of segmentation (TSO); a modifier makes it a request of several packets.
     let alike = SEVERAL.replace("00 00 0a 29", "01 00 0a 0e").replace("40 00 00 00", "40 00 00 3c");
     let item = send(&bytes(&alike), None);
     assert_eq!(item.value("mss"), Some((0x16, "60", "bytes of each packet")));
@@ -342,7 +344,7 @@ fn a_packet_is_recognized_by_its_segment_and_a_gather_entry_is_not_taken_for_one
         let item = send(&bytes(&format!("0000000a 00000702 00000008 00000000 {entry}")), None);
         assert!(item.segments()[1].starts_with("data segment 0"), "{entry}");
     }
-    // Headers that do not fit in the request are none.
+    // If the headers would not fit in the request, the bytes are not an Ethernet segment.
     let long = "0000000a 00000702 00000008 00000000 00000000 00000000 00000000 0040ffff";
     assert_eq!(send(&bytes(long), None).segments()[1], "data segment 0");
 }
