@@ -9,8 +9,8 @@
 //! * `--second mlx5_1`, or `mlx5_0:2`: the other end of each pair is on another device or port.
 //! * `--peer HOST`: the cases for two hosts, with a host that runs `--serve`.
 //! * `--replug ROUNDS`: holds objects on a device that is removed and inserted again.
-//! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md, and a report that can
-//!   be sent to others to FILE.report.txt.
+//! * `--ledger FILE`: writes the result of each case to FILE.json and FILE.md, and a report that
+//!   can be sent to others to FILE.report.txt.
 //!
 //! On a real device the riskiest cases run first, and the suite says before how long it will take.
 //!

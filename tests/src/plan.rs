@@ -1,5 +1,6 @@
 //! The plan of a run on a real device: the riskiest cases first, and the time that it takes.
 
+use crate::bed::DEADLINE;
 use crate::case::Need;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ pub(crate) const ACK_WAIT: Duration = Duration::from_micros(536_871);
 const TRIES: u32 = 8;
 /// The longest time until a card has given up a peer that is gone. The measured card took 3.7 s.
 pub(crate) const GIVE_UP: Duration = ACK_WAIT.saturating_mul(TRIES);
+const _: () = assert!(DEADLINE.as_millis() >= 4 * GIVE_UP.as_millis());
 
 /// The largest number of acknowledgement timeouts in a case with `TIMEOUTS`.
 const MOST_TIMEOUTS: u32 = 12;
