@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Time limit of every wait: several times as long as a card takes to give up a peer.
-const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// Time that a real device gets to finish, when neither a completion nor an event would report the
 /// end.
 const QUIET: Duration = Duration::from_millis(20);
