@@ -5,9 +5,10 @@
 //! the queue holds at most as many parts as the device's queue holds requests.
 //!
 //! Results for streams, which one task reads, count as well: the queue is full until some are read.
-//! Results for futures do not, because a leaked future never takes its result: if all slots hold
-//! such results, the queue adds a slot. So a leak costs memory, but stops no task until there are
-//! [`SLOTS_PER_PLACE`] times as many slots as the queue holds requests: then requests are refused.
+//! Results for futures do not count, because a leaked future never takes its result. If the untaken
+//! results and the posted requests fill all slots, the queue adds a slot. So a leak costs memory,
+//! but stops no task until there are [`SLOTS_PER_PLACE`] times as many slots as the queue holds
+//! requests: then requests are refused.
 //!
 //! Each transition is one critical section, and no value of the caller's (a waker, a kept value) is
 //! called or dropped inside one. Wakers are cloned inside.
@@ -243,7 +244,7 @@ impl<K> Table<K> {
         Ok(number)
     }
 
-    /// Adds a slot: all others hold results of futures.
+    /// Adds a slot. The posted requests and the untaken results fill all others.
     fn grow(&mut self) -> Option<u32> {
         let most = self.capacity.saturating_mul(SLOTS_PER_PLACE).min(MOST);
         let number = u32::try_from(self.slots.len()).ok().filter(|number| *number < most)?;

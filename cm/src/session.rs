@@ -31,20 +31,22 @@ pub enum SessionState {
     Idle,
     /// The queue pair was connected. [`Connection::has_ended`] says whether it still is.
     Connected,
-    /// Connecting or stopping failed: call [`Session::stop`] next.
+    /// Connecting or stopping failed, or the session was made of a queue pair that was not in
+    /// RESET: call [`Session::stop`] next.
     Stopping,
     /// The device is gone, and the queue pair with it: open the device again, and make another
     /// session.
     Lost,
 }
 
-/// A queue pair with its current connection: it is connected, stopped after an error or the peer's
-/// end, and reconnected, with the same peer or another.
+/// A queue pair with its current connection, if it has one. The session connects the queue pair,
+/// stops it after an error or after the peer has left, and reconnects it, to the same peer or
+/// another.
 ///
-/// A session never posts. Each posted request either completes with success, which the closure of
-/// [`Session::stop`] or an earlier poll gets, or [`Session::stop`] reports it once as not done. A
-/// request that is reported as flushed may have reached the peer: only the program knows whether it
-/// may be repeated.
+/// A session never posts. If a posted request succeeds, an earlier poll or the closure of
+/// [`Session::stop`] gets its completion. If not, [`Session::stop`] returns the request, once, as
+/// not done. A request that was flushed may nevertheless have reached the peer: only the program
+/// knows whether the request may be repeated.
 ///
 /// ```
 /// # use mlx5::{SendFlags, transport::Rc};
@@ -114,8 +116,8 @@ enum State {
 pub struct StopFailed {
     /// The reason.
     pub error: Error,
-    /// If the device is gone: the requests that were not done, and those whose outcome is unknown.
-    /// Otherwise empty: a later [`Session::stop`] reports them.
+    /// If the device is gone, the requests that were not done, and those whose outcome is unknown.
+    /// Otherwise the list is empty, and a later [`Session::stop`] returns the requests.
     pub not_done: Vec<NotDone>,
 }
 
@@ -174,8 +176,8 @@ impl Session {
     }
 
     /// Returns the queue pair, unless the device is gone, and the requests that were not done and
-    /// are not reported yet: those of a failed [`Session::stop`] or [`Session::reconnect`].
-    /// Requests that are still posted on the queue pair are not among them.
+    /// are not reported yet, because a [`Session::stop`] or [`Session::reconnect`] failed. Requests
+    /// that are still posted on the queue pair are not among them.
     #[must_use = "the requests are reported here for the last time"]
     pub fn into_queue_pair(self) -> (Option<QueuePair<Rc>>, Vec<NotDone>) {
         let qp = match self.state {
@@ -186,7 +188,7 @@ impl Session {
         (qp, self.not_done)
     }
 
-    /// Connects to the listener that was resolved, in one attempt. After a failure call
+    /// Connects to the listener at the resolved address, in one attempt. After a failure call
     /// [`Session::stop`], because receives may be posted.
     pub fn connect(
         &mut self,
@@ -196,7 +198,8 @@ impl Session {
         self.with("connect", |qp| peer.connect(qp, private_data))
     }
 
-    /// Accepts a request, in one attempt as [`Session::connect`].
+    /// Accepts a connection request, in one attempt. After a failure call [`Session::stop`],
+    /// because receives may be posted.
     pub fn accept(
         &mut self,
         request: Request,
@@ -231,18 +234,17 @@ impl Session {
         }
     }
 
-    /// Ends the connection, if there is one: flushes the queue pair, polls `cqs`, its completion
-    /// queues, until everything has completed, notifies the peer, and resets the queue pair.
-    /// Returns the requests that were not done since the session was last stopped. `each` gets
-    /// every completion that is polled, also those of other queue pairs.
+    /// Ends the connection, if there is one: disconnects, which notifies the peer, flushes the
+    /// queue pair, polls its completion queues `cqs` until every request has completed, and resets
+    /// the queue pair. Returns the requests that were not done and are not reported yet. `each`
+    /// gets every completion that is polled, also those of other queue pairs.
     ///
-    /// It waits until each posted request has its completion, for at most
-    /// [`Session::stop_timeout`]. After that it fails with [`ErrorKind::TimedOut`]: the device
-    /// still has requests and may use their memory until a later call succeeds, or the queue pair
-    /// is dropped.
+    /// The call waits at most [`Session::stop_timeout`] for the completions, and then fails with
+    /// [`ErrorKind::TimedOut`]: the device still has requests and may use their memory until a
+    /// later call succeeds, or the queue pair is dropped.
     ///
-    /// An idle session has nothing to do. After an error, the session is in
-    /// [`SessionState::Stopping`], and this may be called again; or the device is gone.
+    /// In an idle session there is nothing to end. After an error, either the session is in
+    /// [`SessionState::Stopping`] and the program may call `stop` again, or the device is gone.
     pub fn stop(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
@@ -251,10 +253,10 @@ impl Session {
         self.end(cqs, each, false)
     }
 
-    /// Ends the connection as [`Session::stop`] does, but does not wait for the device: it resets
-    /// the queue pair, which makes the device forget the posted requests. Requests without a
-    /// completion are reported as [`WhyNotDone::Unknown`]. It is for a device that does not
-    /// complete them in time.
+    /// Ends the connection like [`Session::stop`], but does not wait for the device: resets the
+    /// queue pair, which makes the device forget the posted requests. Requests without a completion
+    /// are returned as [`WhyNotDone::Unknown`]. Use this call if the device does not complete the
+    /// requests in time.
     pub fn stop_now(
         &mut self,
         cqs: &mut [&mut CompletionQueue],
@@ -282,14 +284,14 @@ impl Session {
             State::Stopping(qp) => qp,
             State::Connected(connection) => {
                 let (qp, id, _channel) = connection.into_parts();
-                // The peer learns of the end before this side waits. It fails if the connection has
-                // ended already; dropping the identifier ends it in any case.
+                // Notify the peer before this side waits. `disconnect` fails if the connection has
+                // ended already; dropping the identifier ends the connection in any case.
                 let _ = id.disconnect();
                 qp
             }
         };
-        // Quiescing detects a device that is gone, and returns the requests with an unknown
-        // outcome.
+        // If the device is gone, continue: quiescing detects that as well, and returns the requests
+        // with an unknown outcome.
         let reset = if now { qp.reset() } else { Ok(()) };
         let reset = reset.or_else(|error| match error.kind() {
             DriverErrorKind::DeviceGone => Ok(()),
@@ -299,13 +301,15 @@ impl Session {
         let failed = match quiesced {
             Ok(not_done) => {
                 self.not_done.extend(not_done);
-                // A reset reports unknown requests each time: after that, no call may fail.
+                // After a reset, quiescing returns the unknown requests until they are forgotten.
+                // Do not reset again: if that failed, the next stop would report them twice.
                 let reset = if qp.state() == QueueState::Reset { Ok(()) } else { qp.reset() };
                 reset.and_then(|()| qp.forget()).err().map(QuiesceFault::Call)
             }
             Err(QuiesceError { error, not_done }) => {
                 let is_lost = is_lost(&error);
-                // If the device did not answer, the unknown requests may still complete.
+                // Unless the device is lost, the unknown requests may still complete: a later stop
+                // reports them.
                 let known = |one: &NotDone| is_lost || one.why != WhyNotDone::Unknown;
                 self.not_done.extend(not_done.into_iter().filter(known));
                 Some(error)
@@ -339,22 +343,24 @@ impl Session {
         Err(StopFailed { error, not_done })
     }
 
-    /// Stops the rest of the former connection, and reconnects: `attempt` gets the listener at
-    /// `address` and the queue pair, and connects them. It is called again, after a pause that
-    /// grows to 200 ms, until it succeeds or `patience` is over, which counts from when the former
-    /// connection is stopped. An attempt takes at most [`DEFAULT_TIMEOUT`] to resolve each address,
-    /// as long to connect unless [`Resolved::timeout`] says otherwise, and no longer than the rest
-    /// of `patience`. To this add [`Session::stop_timeout`], each time that the queue pair is
-    /// stopped, and the time limits of the resolver that looks up a name.
+    /// Stops the former connection, if that has not been done, and connects again.
     ///
-    /// Returns the requests that were not done since the session was last stopped, including
-    /// receives of attempts that failed. If it fails, a later [`Session::stop`] returns them.
+    /// The call resolves `address`, and passes the result and the queue pair to `attempt`, which
+    /// connects them. It tries this again, after pauses that grow to 200 ms, until an attempt
+    /// succeeds or `patience` is over. The time of `patience` starts when the former connection has
+    /// been stopped. An attempt takes at most [`DEFAULT_TIMEOUT`] to resolve each address, at most
+    /// as long to connect unless [`Resolved::timeout`] sets another limit, and no longer than the
+    /// rest of `patience`. The call may exceed `patience` by [`Session::stop_timeout`], each time
+    /// that it stops the queue pair, and by the time limits of the resolver that looks up a name.
     ///
-    /// It fails at once if another attempt would fail, too: the device is gone or does not complete
-    /// the posted requests within [`Session::stop_timeout`], the peer's program rejects and gives a
-    /// reason in its private data, or an argument is wrong. A rejection without private data is
-    /// retried: the peer's program may have been killed before it could answer, and its kernel
-    /// rejects for it.
+    /// Returns the requests that were not done and are not reported yet, including receives of
+    /// attempts that failed. If the call fails, a later [`Session::stop`] returns these requests.
+    ///
+    /// The call fails at once if another attempt would fail, too: the device is gone or does not
+    /// complete the posted requests within [`Session::stop_timeout`], the peer's program rejects
+    /// and gives a reason in its private data, or an argument is wrong. After a rejection without
+    /// private data it tries again: the peer's program may have been killed before it could answer,
+    /// so that the peer's kernel rejected.
     pub fn reconnect(
         &mut self,
         kernel: &Arc<dyn Kernel>,
@@ -367,7 +373,7 @@ impl Session {
         let (mut deadline, mut pause) = (None, PAUSE.0);
         let mut failure = None;
         loop {
-            // Keep the result until all of this has succeeded.
+            // Keep the requests that were not done until an attempt has succeeded.
             match self.stop(cqs, &mut each) {
                 Ok(not_done) => self.not_done = not_done,
                 Err(StopFailed { error, not_done }) => {
@@ -394,7 +400,7 @@ impl Session {
                     }
                 }
             };
-            // The error of an attempt that the deadline cut short says less than the one before it.
+            // If the deadline cut this attempt short, the error of the attempt before it says more.
             let was_cut = deadline.is_over() && error.kind() == ErrorKind::TimedOut;
             let error = failure.take().filter(|_| was_cut).unwrap_or(error);
             if deadline.left().is_some_and(|left| left < pause) || !may_pass(&error) {

@@ -1,5 +1,5 @@
-//! Debug output of queue pairs and their parts. Nothing here makes a call, takes a lock or reads
-//! memory that a forked child lacks.
+//! Debug output of queue pairs and their parts. It makes no system call, takes no lock, and reads
+//! no memory that a forked child lacks.
 
 use super::{
     ControlHalf, QpInner, QueuePair, QueuePairTransport, ReceiveHalf, SendHalf, SharedQueuePair,
@@ -9,8 +9,9 @@ use crate::pools::ReceiveSide;
 use std::fmt;
 
 impl QpInner {
-    /// Writes number, transport and state, and for each requested side its depth and the number of
-    /// requests in flight.
+    /// Writes the queue pair's number, transport and state. `send` and `receive` choose the queues
+    /// for which it also writes the depth and the number of requests in flight; for a shared
+    /// receive queue it writes the queue's number instead.
     fn write(
         &self,
         f: &mut fmt::Formatter<'_>,

@@ -10,20 +10,22 @@ use mlx5_sim::kernel::SysfsEntry;
 use mlx5_uapi::queues::Noted;
 use mlx5_uapi::rdma_cm;
 
-/// The network interfaces of a device. They are left out: programs would look for the named
-/// interfaces in the machine's own network (`ip addr show eth2`), which has none for a simulated
-/// device.
+/// Part of the paths of a device's network interfaces. These paths are left out: a program would
+/// look for an interface by its name in the machine's own network (`ip addr show eth2`), where a
+/// simulated device has none.
 const INTERFACES: &str = "/device/net/";
-/// The counters of a port. They are left out: a file would keep the value from when it was written.
+/// Part of the paths of a port's counters. These paths are left out: a file would keep the value
+/// that the counter had when the file was written.
 const COUNTERS: &str = "/hw_counters/";
 
-/// Prefix of the directories' names; a number follows.
+/// Prefix of the names of the trees' directories. The number of the process and a count follow.
 const PREFIX: &str = Noted::TREE;
-/// Suffix of the file beside a directory that is locked while the directory is in use.
+/// Suffix of the name of a directory's lock: a file beside the directory, which is locked while the
+/// directory is in use.
 const LOCK: &str = ".lock";
-/// Directory of the descriptions of verbs nodes.
+/// Directory in `/sys` that describes the verbs nodes.
 const VERBS: &str = "class/infiniband_verbs";
-/// Directory of the nodes.
+/// Directory of the device nodes.
 const NODES: &str = "dev/infiniband";
 
 /// A file's identity.
@@ -36,25 +38,25 @@ pub(crate) struct Identity {
 /// A device node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Node {
-    /// Its name: `uverbs0`.
+    /// Name, for example `uverbs0`.
     pub(crate) name: String,
-    /// Its major and minor number.
+    /// Major and minor number.
     pub(crate) numbers: (u32, u32),
-    /// The empty file that stands for it.
+    /// The empty file that stands for the node.
     file: Identity,
 }
 
-/// The directory.
+/// The device tree of a machine, in a directory on disk.
 pub(crate) struct Tree {
     root: PathBuf,
-    /// Directories of the devices below `/sys/devices`.
+    /// Paths of the devices' directories, below `/sys/devices`.
     devices: Vec<String>,
     nodes: Vec<Node>,
     _lock: File,
 }
 
 impl Tree {
-    /// Writes the tree of a machine. Its paths are sorted.
+    /// Writes the tree of a machine. The paths of `entries` are sorted.
     pub(crate) fn write(entries: &[(String, SysfsEntry)]) -> io::Result<Self> {
         let above = std::env::temp_dir();
         sweep(&above);
@@ -74,7 +76,7 @@ impl Tree {
         let sys = self.root.join("sys");
         fs::create_dir_all(sys.join("class/infiniband"))?;
         let mut made = PathBuf::new();
-        // Sorted, a link precedes the paths below it.
+        // The paths are sorted, so a link precedes the paths below it.
         let is_left_out = |path: &str| path.contains(INTERFACES) || path.contains(COUNTERS);
         for (path, entry) in entries.iter().filter(|(path, _)| !is_left_out(path)) {
             let place = sys.join(path);
@@ -101,9 +103,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a link, and the directory that it names.
+    /// Makes a link, and the directory to which it leads.
     fn link(&mut self, sys: &Path, place: &Path, target: &str) -> io::Result<()> {
-        // Two paths may lead to the same link.
+        // Two of the paths may lead to the same link.
         if fs::symlink_metadata(place).is_ok() {
             return Ok(());
         }
@@ -146,12 +148,12 @@ impl Tree {
         &self.root
     }
 
-    /// The file for tracers, with notes about queues.
+    /// Path of the file with the notes about queues, which tracers read.
     pub(crate) fn notes(&self) -> PathBuf {
         self.root.join(Noted::FILE)
     }
 
-    /// The device directories in `/sys/devices`.
+    /// Paths of the devices' directories, below `/sys/devices`.
     pub(crate) fn devices(&self) -> &[String] {
         &self.devices
     }
@@ -166,7 +168,7 @@ impl Tree {
         self.root.join(NODES).join(&node.name)
     }
 
-    /// Removes it from the disk.
+    /// Removes the tree from the disk.
     pub(crate) fn remove(&self) {
         // If this fails, another process removes the tree when it sweeps.
         let _ = remove(&self.root);
@@ -181,7 +183,8 @@ fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
         let root = above.join(format!("{PREFIX}{id}-{number}"));
         let path = lock_of(&root);
         match File::options().write(true).create_new(true).open(&path) {
-            // Another process that sweeps may have removed it in between.
+            // The sweep of another process may have locked or removed the file meanwhile: try
+            // again.
             Ok(lock) if !try_lock(&lock) || !is_at(&lock, &path) => {}
             Ok(lock) => match fs::create_dir(&root) {
                 Ok(()) => return Ok((root, lock)),
@@ -199,7 +202,8 @@ fn make_root(above: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// The lock of a directory. It is a file beside the directory, so that it exists longer.
+/// Path of a directory's lock. The lock is a file beside the directory, so that it can exist longer
+/// than the directory.
 fn lock_of(root: &Path) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
     name.push(LOCK);
@@ -220,7 +224,8 @@ fn try_lock(file: &File) -> bool {
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
-/// Whether the file is the one at the path, which by now may be another process's.
+/// Whether the open file is still the one at the path: meanwhile another process may have made a
+/// file there.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |of: fs::Metadata| (of.dev(), of.ino());
     let one = file.metadata().map(identity);
@@ -228,7 +233,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     one.is_ok_and(|one| other.is_ok_and(|other| one == other))
 }
 
-/// Removes the directories of processes that could not remove them.
+/// Removes the directories that processes left when they were killed.
 fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -238,7 +243,7 @@ fn sweep(above: &Path) {
         };
         let lock = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(&path);
         if lock.is_ok_and(|lock| try_lock(&lock) && is_at(&lock, &path)) {
-            // If it belongs to another user, it cannot be removed, and stays.
+            // A directory of another user cannot be removed, and stays.
             let _ = remove(&above.join(root));
         }
     }
@@ -248,7 +253,7 @@ fn sweep(above: &Path) {
 mod tests {
     use super::*;
 
-    /// An empty directory for the directories of processes.
+    /// Makes an empty directory, in which the test makes the directories of processes.
     fn above(name: &str) -> PathBuf {
         let name = format!("mlx5-tree-{name}-{}", std::process::id());
         let above = std::env::temp_dir().join(name);
@@ -263,10 +268,11 @@ mod tests {
         let (left, killed) = make_root(&above).expect("a directory");
         fs::create_dir_all(left.join("sys/class")).expect("a directory");
         drop(killed);
-        // One was killed before it made its directory, or after it removed it.
+        // The lock of a process that was killed before it made its directory, or after it removed
+        // the directory.
         let early = lock_of(&above.join(format!("{PREFIX}1-0")));
         File::create(&early).expect("a file");
-        // A link leads elsewhere, and nothing there is touched.
+        // A lock that is a link to another place: the sweep leaves the link and that place alone.
         let (elsewhere, link) =
             (above.join("elsewhere.lock"), above.join(format!("{PREFIX}2-0.lock")));
         File::create(&elsewhere).expect("a file");

@@ -13,8 +13,8 @@ pub(crate) fn is_multicast(gid: &Gid) -> bool {
     gid[0] == 0xff || is_ipv4_mapped(gid) && (224..240).contains(&gid[12])
 }
 
-/// The MAC address of a multicast group. Only an IPv4-mapped GID has the address of an IPv4 group,
-/// not a multicast GID that contains an IPv4 address.
+/// The MAC address of a multicast group. Only an IPv4-mapped GID has the MAC address of an IPv4
+/// group; any other multicast GID has that of an IPv6 group, even if it contains an IPv4 address.
 fn multicast_mac(gid: &Gid) -> Mac {
     if is_ipv4_mapped(gid) {
         [0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15]]
@@ -32,7 +32,7 @@ pub(crate) enum Destination {
     Group(Gid),
 }
 
-/// Source of a packet, and the fields by which its packets are addressed.
+/// A queue pair that sends packets, and the fields by which these packets are addressed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) device: DeviceId,
@@ -51,8 +51,8 @@ impl Engine {
         })
     }
 
-    /// Resolves a GID to the MAC address for packets to it. Address resolution is the work of the
-    /// hosts' network stacks, so a stalled device does not hinder it.
+    /// Returns the MAC address for packets to a GID. The hosts' network stacks resolve addresses,
+    /// so the GID of a stalled device is resolved, too.
     #[must_use]
     pub fn resolve_mac(&self, gid: &Gid) -> Option<Mac> {
         if is_multicast(gid) {
@@ -66,7 +66,8 @@ impl Engine {
         })
     }
 
-    /// The source of a queue pair's packets. `None` if its port is down or has no such GID.
+    /// The source of a queue pair's packets. `None` if the port is down, or lacks a GID that the
+    /// path needs.
     pub(crate) fn origin(&self, device: DeviceId, qpn: u32, path: &AddressPath) -> Option<Origin> {
         let this = &self.devices[device];
         let attributes = &this.qps.get(qpn)?.attributes;
@@ -90,7 +91,8 @@ impl Engine {
         })
     }
 
-    /// The destination of packets from an origin.
+    /// The destination of packets from an origin. `None` if their path leads to no port and to no
+    /// group.
     pub(crate) fn route(&self, origin: &Origin) -> Option<Destination> {
         let path = &origin.path;
         let from = self.devices[origin.device].port(origin.port)?;
@@ -121,7 +123,7 @@ impl Engine {
         })
     }
 
-    /// The peer of a connected queue pair: its device and number.
+    /// The peer of a connected queue pair: the device and the number of the other queue pair.
     pub(crate) fn peer(&self, origin: &Origin) -> Option<(DeviceId, u32)> {
         let Destination::Port { device, port } = self.route(origin)? else { return None };
         let remote = self.devices[origin.device].qps.get(origin.qpn)?.attributes.remote_qpn;
@@ -131,7 +133,7 @@ impl Engine {
 }
 
 impl Origin {
-    /// Whether packets sent back along a path of the other side arrive here.
+    /// Whether packets that the other side sends along its path `back` arrive at this origin.
     pub(crate) fn is_reached_by(&self, back: &AddressPath) -> bool {
         match self.gid {
             Some(entry) if entry.kind != GidType::Ib => back.dgid == entry.gid,

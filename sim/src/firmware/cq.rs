@@ -1,4 +1,4 @@
-//! Completion queues, and the event queues that they report to.
+//! Commands for completion queues, and for the event queues to which they report.
 
 use mlx5_prm::cmd::CommandStatus;
 use mlx5_prm::cmd::cq::{
@@ -15,7 +15,7 @@ use crate::engine::{CqConfig, Device, Error, Moderation};
 use crate::firmware::umem::{Part, Queue};
 use crate::firmware::{Answer, EventQueue, Failure, Firmware, buffer, syndrome};
 
-/// Event queues that a device has.
+/// Number of event queues that a device supports.
 const EQS: u32 = 128;
 
 fn entry_bytes(context: &CqContext) -> Result<u8, Failure> {
@@ -31,7 +31,7 @@ fn ring(context: &CqContext, tail: &[u8]) -> Result<Buffer, Failure> {
     buffer::queue(tail, context.log_page_size(), context.page_offset(), bytes)
 }
 
-/// The format of the mini CQEs of receives, if the queue compresses.
+/// The format of mini CQEs for receives; `None` if the queue does not compress CQEs.
 fn compression(context: &CqContext) -> Result<Option<MiniFormat>, Failure> {
     let format = MiniFormat::from_bits(context.mini_cqe_res_format() as u8);
     match context.cqe_comp_en() {
@@ -170,7 +170,7 @@ impl Firmware {
                 let consumed =
                     device.dma().load_u32(record + CONSUMER as u64).map_err(Error::from)?;
                 let waiting = produced.wrapping_sub(consumed) & CONSUMER_MASK;
-                // The entry that announces the resize needs a place too.
+                // The CQE that announces the resize needs a place in the new ring, too.
                 if waiting >= 1 << next.log_cq_size() {
                     return Err(Failure::new(
                         CommandStatus::BAD_SIZE_OUTS_CQES_ERR,

@@ -1,4 +1,4 @@
-//! A provider's actions, in the form that both sides report.
+//! The actions of a provider, in the form in which both sides, rdma-core's and ours, report them.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ pub(crate) struct Call {
 pub(crate) enum Outcome {
     #[default]
     Posted,
-    /// Refused, from this request of the list on.
+    /// The request with this index in the list was refused, with all after it.
     Refused(u32),
 }
 
 /// A write to a doorbell register.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rung {
-    /// Offset in the BlueFlame register, both halves counted as one.
+    /// Offset of the write in its half of the BlueFlame register: the two halves count as one.
     pub(crate) offset: usize,
     pub(crate) bytes: Vec<u8>,
 }
@@ -31,14 +31,16 @@ pub(crate) struct Rung {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Post {
     pub(crate) outcome: Outcome,
-    /// Doorbell record.
+    /// Contents of the doorbell record after the post.
     pub(crate) record: Vec<u8>,
     pub(crate) rung: Option<Rung>,
-    /// The requests that the record announces, each as long as the device reads it.
+    /// The requests that the post announces in the doorbell record, each with the bytes that the
+    /// device reads.
     pub(crate) wqes: Vec<Vec<u8>>,
 }
 
-/// A queue pair that was made: number, blocks, receive requests, bytes of one.
+/// A queue pair that was made: its number, the blocks of its send queue, and the requests of its
+/// receive queue with the bytes of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Made {
     pub(crate) qpn: u32,
@@ -47,7 +49,7 @@ pub(crate) struct Made {
     pub(crate) stride: u32,
 }
 
-/// One thing that happened.
+/// An action, or its effects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     Queue(String),
@@ -62,7 +64,7 @@ pub(crate) enum Event {
     Post(String, Post),
     /// A list of receive requests, on a queue pair or a shared receive queue.
     Receive(String, Post),
-    /// A full queue refused a request. Reports whether its ring is unchanged.
+    /// A full queue refused a request; `untouched` if that left its ring unchanged.
     Overfull {
         untouched: bool,
     },

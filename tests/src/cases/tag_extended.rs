@@ -1,4 +1,4 @@
-//! Tag matching and extended connections: a list of tags belongs to no XRC domain.
+//! Tag matching and extended reliable connections (XRC): a tag list belongs to no XRC domain.
 
 use super::tag_rig::{RigOptions, TagRig, eager};
 use crate::prelude::*;
@@ -9,8 +9,8 @@ pub(crate) const CASES: &[Case] = cases![
     tm_an_extended_connection_reaches_no_list_of_tags: SIMULATOR | TAG_MATCHING,
 ];
 
-/// Whatever the domain of its target, an extended request that names a tag-matching queue fails,
-/// and the list keeps its tags.
+/// An XRC request that names a tag-matching queue fails, whatever XRC domain the target queue pair
+/// belongs to, and the queue's tag list stays as it is.
 fn tm_an_extended_connection_reaches_no_list_of_tags(bed: &Bed) -> Outcome {
     let mut rig = TagRig::new(bed, RigOptions::default())?;
     rig.post_requests(0..1);

@@ -6,21 +6,21 @@ use super::network;
 use super::version::Version;
 use crate::ledger::pyverbs;
 
-/// Iterations of a program that polls: with one processor, each end has to wait for its turn to
-/// run.
+/// Iterations of a program that polls. They are few: with one processor, each end has to wait until
+/// it gets the processor.
 const POLLING: &str = "-n 50";
 
 /// Iterations of a program that sleeps until an event.
 const ASLEEP: &str = "-e -n 200";
 
-/// One of our programs; it runs until something stops it.
+/// A program of ours that polls. It runs until a step stops it.
 const POLLER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000";
 
-/// The same, with events.
+/// A program of ours that sleeps until an event. It runs until a step stops it.
 const SLEEPER: &str = "mlx5 pingpong --device mlx5_0 -n 1000000000 --events";
 
-/// Machines that run when the arguments name none: every kernel, with the two kinds of port by
-/// turns.
+/// Machines of a run whose arguments name none: one for each kernel, alternating between the two
+/// kinds of port.
 const CHOICE: [(Version, Link); 4] = [
     (Version::V5_10, Link::Ib),
     (Version::V6_1, Link::Eth),
@@ -44,8 +44,8 @@ pub(super) fn machines(
     every.filter(fits).collect()
 }
 
-/// The ways in which the kernel's network interfaces receive, each in a machine of its own, or the
-/// one that is `named`.
+/// The ways in which the kernel's network interfaces receive on this kind of port: all, or only the
+/// `named` one. Each way has a machine of its own.
 pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receives)> {
     let ways: &[Receives] = match link {
         Link::Ib => &[Receives::Cyclic],
@@ -55,7 +55,7 @@ pub(super) fn receives(link: Link, named: Option<Receives>) -> Vec<(Link, Receiv
     wanted.map(|way| (link, *way)).collect()
 }
 
-/// Steps of a machine with two devices; `all` adds those that take long.
+/// Steps of a machine with two devices; `all` adds the steps that take long.
 pub(super) fn steps(version: Version, link: Link, tests: &[String], all: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::new("load", 120, "load && ready").needed(),
@@ -96,18 +96,19 @@ pub(super) const SUITES: [(&str, &str); 3] = [
 /// The step that runs rdma-core's tests; the ledger has a row for each test.
 pub(super) const PYVERBS: &str = "pyverbs";
 
-/// Prefix of the steps that run over our libibverbs, and the step that runs rdma-core's tests that
-/// way.
+/// Prefix of the names of the steps that run over our libibverbs.
 pub(super) const OVER_OURS: &str = "rust-";
+/// The step that runs rdma-core's tests over our libibverbs.
 pub(super) const PYVERBS_OVER_OURS: &str = "rust-pyverbs";
 
-/// Whether the machines with this kernel run programs over our libibverbs. The guest's C library
-/// must be new enough for a library that this machine linked, and two kernels are enough.
+/// Whether the machines with this kernel run programs over our libibverbs. That library was linked
+/// on the host, so the guest's C library must be new enough for it. Two kernels are enough for this
+/// test.
 pub(super) fn has_ours(version: Version) -> bool {
     matches!(version, Version::V6_1 | Version::V6_12)
 }
 
-/// Programs of rdma-core over our libibverbs.
+/// Steps that run programs in C, and rdma-core's tests, over our libibverbs.
 fn over_ours(link: Link, modules: &[&str]) -> Vec<Step> {
     let ours = format!("export LD_LIBRARY_PATH=/{VERBS}\n");
     let mut steps: Vec<Step> = programs(link)
@@ -125,8 +126,9 @@ fn over_ours(link: Link, modules: &[&str]) -> Vec<Step> {
 /// Number of huge pages (2 MB) to reserve for the tests that need them.
 const HUGE_PAGES: u32 = 16;
 
-/// Modules of rdma-core's tests that every machine runs, where its release has them. One machine of
-/// each kernel, which is in [`CHOICE`], runs all modules.
+/// Modules of rdma-core's tests that every machine runs, if its release of rdma-core has them and
+/// its kind of port supports them. The machine that [`CHOICE`] names for a kernel runs all modules
+/// that are not left out.
 const SHORT: [&str; 2] = ["test_mlx5_mkey", "test_tag_matching"];
 
 /// Modules of rdma-core's tests that no machine runs, in addition to those that the ledger leaves
@@ -180,8 +182,8 @@ fn modules(version: Version, link: Link, tests: &[String]) -> Vec<&str> {
     tests.iter().map(String::as_str).filter(wanted).collect()
 }
 
-/// Runs rdma-core's tests of its provider in one process, because a start takes seconds. Without
-/// modules there is no step: with no module named, the script would run all.
+/// Runs modules of rdma-core's tests in one process, because each start of Python takes seconds.
+/// Without modules there is no step, because the script runs all modules if none is named.
 fn pyverbs(step: &str, before: &str, modules: &[&str]) -> Option<Step> {
     if modules.is_empty() {
         return None;
@@ -200,13 +202,14 @@ fn suite(options: &str) -> String {
     format!("mlx5-conformance --device mlx5_0 {options}")
 }
 
-/// Programs that test one feature each: ours, and rdma-core's with each other.
+/// Steps that run our programs, and those of rdma-core and perftest, of which most run in pairs.
 fn programs(link: Link) -> Vec<Step> {
     let layer = match link {
         Link::Ib => "InfiniBand",
         Link::Eth => "Ethernet",
     };
-    // rdma-core's programs take an address by its index in the GID table, and RoCE requires one.
+    // rdma-core's programs and perftest's take the index of a GID in the port's table. RoCE
+    // requires one.
     let (example, perftest) = match link {
         Link::Ib => ("", ""),
         Link::Eth => ("-g $(gid_index HCA)", "-x $(gid_index HCA)"),
@@ -242,7 +245,8 @@ fn programs(link: Link) -> Vec<Step> {
     ];
     for (name, more) in [("", POLLING), ("-events", ASLEEP)] {
         for transport in ["rc", "uc", "ud", "srq"] {
-            // The pingpong for shared receive queues does not check data; its counts are checked.
+            // The pingpong for shared receive queues has the option to check data only since
+            // rdma-core 44, and one kernel runs with rdma-core 33.
             let check = if transport == "srq" { "" } else { "-c" };
             let program = format!("ibv_{transport}_pingpong {check} {more} -s 1024");
             steps.push(pair(&format!("ibv_{transport}_pingpong{name}"), &program, example));
@@ -260,7 +264,8 @@ fn programs(link: Link) -> Vec<Step> {
     steps
 }
 
-/// Our program against rdma-core's, as client and as server.
+/// Steps that connect our pingpong and rdma-core's. Each of the two is the client once, and the
+/// server once.
 fn interop(link: Link) -> Vec<Step> {
     let gid = match link {
         Link::Ib => "",
@@ -308,7 +313,7 @@ fn interop(link: Link) -> Vec<Step> {
     steps
 }
 
-/// Steps that kill processes, and remove drivers and devices, in use.
+/// Steps that kill processes, and remove drivers and devices, while they are in use.
 fn removals() -> Vec<Step> {
     let killed = |name: &str, program: &str| {
         Step::new(name, 60, format!("killed \"{program}\" && ours_works"))

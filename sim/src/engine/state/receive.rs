@@ -1,4 +1,4 @@
-//! Receive WQEs in use, and the message that arrives.
+//! Receive WQEs in use, and the progress of an arriving message.
 
 use mlx5_prm::wqe::{DataSegment, INLINE};
 
@@ -23,14 +23,15 @@ impl From<&DataSegment> for Entry {
 /// Origin of a receive WQE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// The queue pair's own ring, whose first WQE it stays until it completes.
+    /// The queue pair's own ring. The WQE stays the first of the ring until it completes.
     Own,
-    /// The same, for a ring whose WQEs are a linked list.
+    /// The queue pair's own ring, whose WQEs are a linked list. The WQE stays the first of the list
+    /// until it completes.
     Linked {
         /// Index of the next WQE of the list.
         next: u16,
     },
-    /// A shared receive queue, which holds it no longer.
+    /// A shared receive queue. The WQE is no longer in the queue.
     Shared,
 }
 
@@ -49,13 +50,14 @@ impl Receive {
     }
 }
 
-/// The message that arrives at a queue pair.
+/// Progress of the message that arrives at a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inbound {
     /// No message is in progress.
     Idle,
-    /// Some of its packets have arrived.
+    /// Some packets of the message have arrived.
     Open,
-    /// A packet of it was lost, so the rest is ignored (unreliable transports).
+    /// A packet of the message was lost or not accepted, so the rest is ignored (unreliable
+    /// transports).
     Lost,
 }
