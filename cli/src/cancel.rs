@@ -125,11 +125,11 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<(), Failure> {
     check(&port.opened)?;
     let mut scene = Scene::new(&port, args)?;
     // JSON has the same facts as the text, and is written at the end.
-    let told = match args.json.json {
+    let reported = match args.json.json {
         true => tell(&mut scene, args, &bad, &mut io::sink()),
         false => tell(&mut scene, args, &bad, out),
     };
-    let mut document = told.map_err(|failure| port.opened.because(failure))?;
+    let mut document = reported.map_err(|failure| port.opened.because(failure))?;
     if args.json.json {
         document["device"] = port.opened.device.name().into();
         json::write(out, &json::of_device(document, port.opened.simulator.is_some()))?;
@@ -208,12 +208,12 @@ fn tell(
         writeln!(out, "   transfer {transfer}: {what}")?;
     }
     let corrupt = |bad: &Bad| json!({ "transfer": bad.transfer, "block": bad.block });
-    let completion = |told: &scene::Told| {
+    let completion = |reported: &scene::Reported| {
         json!({
-            "wr_id": told.wr_id,
-            "opcode": told.opcode,
-            "status": told.status,
-            "cancelled": told.cancelled,
+            "wr_id": reported.wr_id,
+            "opcode": reported.opcode,
+            "status": reported.status,
+            "cancelled": reported.cancelled,
         })
     };
     Ok(json!({
@@ -223,7 +223,7 @@ fn tell(
         "corrupt": bad.iter().map(corrupt).collect::<Vec<_>>(),
         "part": args.part.name(),
         "drains": drains,
-        "completions": scene.told.iter().map(completion).collect::<Vec<_>>(),
+        "completions": scene.reported.iter().map(completion).collect::<Vec<_>>(),
         "responses": responses,
         "data": data,
     }))
@@ -335,12 +335,12 @@ fn show_completions(scene: &Scene, out: &mut impl Write) -> Result<(), Failure> 
         ("status", Align::Left),
         ("", Align::Left),
     ]);
-    for told in &scene.told {
-        let cancelled = if told.cancelled { "cancelled" } else { "" };
+    for reported in &scene.reported {
+        let cancelled = if reported.cancelled { "cancelled" } else { "" };
         table.row([
-            told.wr_id.to_string(),
-            told.opcode.clone(),
-            told.status.clone(),
+            reported.wr_id.to_string(),
+            reported.opcode.clone(),
+            reported.status.clone(),
             cancelled.to_owned(),
         ]);
     }

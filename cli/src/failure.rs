@@ -154,7 +154,7 @@ plain!(
 mod tests {
     use super::*;
 
-    fn told(failure: &Failure) -> String {
+    fn reported(failure: &Failure) -> String {
         let mut text = Vec::new();
         let _ = failure.report(&mut text);
         String::from_utf8(text).expect("text")
@@ -163,14 +163,14 @@ mod tests {
     #[test]
     fn a_failure_is_told_with_cause_and_hint() {
         let failure = Failure::new("no luck").hint("try again").during("posting");
-        assert_eq!(told(&failure), "mlx5: posting: no luck\n  hint: try again\n");
-        assert_eq!(told(&Failure::usage("what?")), "error: what?\n");
+        assert_eq!(reported(&failure), "mlx5: posting: no luck\n  hint: try again\n");
+        assert_eq!(reported(&Failure::usage("what?")), "error: what?\n");
     }
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {
         let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert_eq!(told(&failure), "");
+        assert_eq!(reported(&failure), "");
         assert_eq!(failure.report(&mut io::sink()), ExitCode::SUCCESS);
     }
 }

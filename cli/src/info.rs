@@ -99,7 +99,7 @@ fn identity(out: &mut impl Sheet, device: &Device, context: &Context) -> io::Res
         other => format!("unknown ({})", other.raw()),
     };
     let word = text.split(" (").next().unwrap_or_default();
-    out.told(4, "transport", word.into(), &text)?;
+    out.reported(4, "transport", word.into(), &text)?;
     if let Some(part) = device.part() {
         out.field(4, "part", part)?;
     }
@@ -108,7 +108,7 @@ fn identity(out: &mut impl Sheet, device: &Device, context: &Context) -> io::Res
     out.field(4, "sys_image_guid", attributes.sys_image_guid.to_string())?;
     out.bits(4, "vendor_id", attributes.vendor_id.into(), 4)?;
     let part = attributes.vendor_part_id;
-    out.told(4, "vendor_part_id", part.into(), format_args!("{part} ({part:#06x})"))?;
+    out.reported(4, "vendor_part_id", part.into(), format_args!("{part} ({part:#06x})"))?;
     out.bits(4, "hw_ver", attributes.hw_ver.into(), 0)?;
     if !device.board_id().is_empty() {
         out.field(4, "board_id", device.board_id())?;
@@ -183,31 +183,31 @@ fn capabilities(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
         AtomicCap::Hca => ("device", "among the queue pairs of the device (1)"),
         AtomicCap::Global => ("machine", "to the whole machine (2)"),
     };
-    out.told(4, "atomic_cap", word.into(), atomics)?;
-    out.told(4, "blueflame", device.queues.bf_reg_size.into(), blueflame(&device))?;
+    out.reported(4, "atomic_cap", word.into(), atomics)?;
+    out.reported(4, "blueflame", device.queues.bf_reg_size.into(), blueflame(&device))?;
     out.flag(4, "devx", context.has_devx())?;
     let clock = device.hca_core_clock;
-    out.told(4, "hca_core_clock", clock.into(), format_args!("{clock} kHz"))?;
+    out.reported(4, "hca_core_clock", clock.into(), format_args!("{clock} kHz"))?;
     out.bits(4, "timestamp_mask", device.timestamp_mask, 0)?;
     let completions = &device.completions;
     out.field(4, "cqe_version", completions.cqe_version)?;
     match completions.max_compressed {
-        0 => out.told(4, "cqe_compression", Value::Null, "no")?,
+        0 => out.reported(4, "cqe_compression", Value::Null, "no")?,
         most => {
             let formats = completions.compression_formats;
             let formats: Vec<String> =
                 formats.iter_names().map(|(name, _)| name.to_lowercase()).collect();
             let text = format!("up to {most} in a run, {}", formats.join(", "));
             let value = json!({ "max": most, "formats": formats });
-            out.told(4, "cqe_compression", value, text)?;
+            out.reported(4, "cqe_compression", value, text)?;
         }
     }
     match (completions.max_moderation_count, completions.max_moderation_period) {
-        (0, _) => out.told(4, "cq_moderation", Value::Null, "no")?,
+        (0, _) => out.reported(4, "cq_moderation", Value::Null, "no")?,
         (count, period) => {
             let text = format!("up to {count} completions, {period} µs");
             let value = json!({ "completions": count, "microseconds": period });
-            out.told(4, "cq_moderation", value, text)?;
+            out.reported(4, "cq_moderation", value, text)?;
         }
     }
     let (rc, uc, ud) = (device.odp.rc, device.odp.uc, device.odp.ud);
@@ -221,7 +221,7 @@ fn capabilities(out: &mut impl Sheet, context: &Context) -> io::Result<()> {
             ),
         ),
     };
-    out.told(4, "on_demand_paging", value, text)?;
+    out.reported(4, "on_demand_paging", value, text)?;
     let flags = device.device_cap_flags;
     out.bits(4, "device_cap_flags", flags.bits(), 0)?;
     for (name, _) in flags.iter_names() {
@@ -248,16 +248,16 @@ fn port(out: &mut impl Sheet, number: u8, port: &PortAttr, verbose: bool) -> io:
     };
     let state = device::state(port);
     out.port(number)?;
-    out.told(8, "state", state.into(), format_args!("{state} ({})", port.state.raw()))?;
-    out.told(8, "max_mtu", port.max_mtu.map(mtu_bytes).into(), mtu(port.max_mtu))?;
-    out.told(8, "active_mtu", port.active_mtu.map(mtu_bytes).into(), mtu(port.active_mtu))?;
+    out.reported(8, "state", state.into(), format_args!("{state} ({})", port.state.raw()))?;
+    out.reported(8, "max_mtu", port.max_mtu.map(mtu_bytes).into(), mtu(port.max_mtu))?;
+    out.reported(8, "active_mtu", port.active_mtu.map(mtu_bytes).into(), mtu(port.active_mtu))?;
     out.field(8, "sm_lid", port.sm_lid)?;
     out.field(8, "port_lid", port.lid)?;
     out.bits(8, "port_lmc", port.lmc.into(), 2)?;
     out.field(8, "link_layer", link_name(port.link_layer))?;
     if let (Some(width), Some(speed)) = (port.active_width, port.active_speed) {
         let gbps = f64::from(port.mbps().unwrap_or(0)) / 1000.0;
-        out.told(8, "rate", gbps.into(), format_args!("{gbps} Gb/s ({width}X {speed})"))?;
+        out.reported(8, "rate", gbps.into(), format_args!("{gbps} Gb/s ({width}X {speed})"))?;
     }
     if !verbose {
         return Ok(());

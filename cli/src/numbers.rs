@@ -220,8 +220,8 @@ mod tests {
     fn a_count_says_what_it_may_be() {
         assert_eq!(count::<u32>(1, 64)("64"), Ok(64));
         for text in ["0", "65", "-1", "many", "", "99999999999999999999"] {
-            let told = count::<u32>(1, 64)(text).unwrap_err();
-            assert!(told.ends_with("is not a number from 1 to 64"), "{told}");
+            let reported = count::<u32>(1, 64)(text).unwrap_err();
+            assert!(reported.ends_with("is not a number from 1 to 64"), "{reported}");
         }
         assert!(count::<u64>(1, u64::MAX)("1k").unwrap_err().ends_with("from 1 on"));
         assert!(count::<u8>(1, 300)("300").is_err(), "none of its type");

@@ -58,9 +58,9 @@ fn tcpdump_reads_a_capture() {
     // As behind `mlx5 capture |`.
     let words = ["-r", "-", "-tt", "--nano", "-e", "-n"];
     let output = Command::new("tcpdump").args(words).stdin(Stdio::from(file)).ended();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("(Ethernet), snapshot length 70"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+    assert!(reported.contains("(Ethernet), snapshot length 70"), "{reported}");
     let out = String::from_utf8(output.stdout).expect("text");
     let lines: Vec<(u64, &str)> = out.lines().map(timed).collect();
     assert_eq!(lines.len(), 12, "{out}");

@@ -147,8 +147,8 @@ fn a_model_that_cannot_play_says_what_it_lacks() {
 
 #[test]
 fn a_model_by_another_name_is_told_the_names() {
-    let told = mlx5("info --sim-model connectx7").refused();
-    assert!(told.contains("cx5, cx6, cx6dx, cx7"), "{told}");
+    let reported = mlx5("info --sim-model connectx7").refused();
+    assert!(reported.contains("cx5, cx6, cx6dx, cx7"), "{reported}");
 }
 
 #[test]

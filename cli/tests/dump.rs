@@ -92,13 +92,13 @@ fn live_queues_are_decoded_as_the_device_sees_them() {
 
 #[test]
 fn what_is_no_text_or_has_no_end_is_refused() {
-    let told = mlx5("dump --file /bin/sh").refused();
+    let reported = mlx5("dump --file /bin/sh").refused();
     assert!(
-        told.contains("error: the input is not text\n  hint: ") && told.contains("`xxd "),
-        "{told}"
+        reported.contains("error: the input is not text\n  hint: ") && reported.contains("`xxd "),
+        "{reported}"
     );
-    let told = mlx5("dump --file /dev/zero").failed();
-    assert!(told.contains("mlx5: the input is longer than 64 MiB\n  hint: "), "{told}");
-    let told = mlx5("dump --file /").failed();
-    assert!(told.contains("mlx5: /: Is a directory"), "{told}");
+    let reported = mlx5("dump --file /dev/zero").failed();
+    assert!(reported.contains("mlx5: the input is longer than 64 MiB\n  hint: "), "{reported}");
+    let reported = mlx5("dump --file /").failed();
+    assert!(reported.contains("mlx5: /: Is a directory"), "{reported}");
 }

@@ -607,11 +607,11 @@ fn shells_take_their_completions() {
             tab mlx5 pi
             tab mlx5 perf --ra";
         std::fs::write(&file.0, script + ask).expect("a file");
-        let told = says("bash", &[], &file.0);
-        let lines: Vec<&str> = told.lines().collect();
+        let reported = says("bash", &[], &file.0);
+        let lines: Vec<&str> = reported.lines().collect();
         assert!(
             lines[0].ends_with(" -F _mlx5 mlx5") && lines[1..] == ["pingpong", "--raw"],
-            "{told}"
+            "{reported}"
         );
     }
 }
@@ -619,10 +619,10 @@ fn shells_take_their_completions() {
 #[test]
 fn man_pages_render_without_a_warning() {
     let folder = Scratch::new("man");
-    let told = mlx5(&format!("man {}", folder.0.display())).done();
-    assert!(told.lines().count() > ALL.len(), "{told}");
+    let reported = mlx5(&format!("man {}", folder.0.display())).done();
+    assert!(reported.lines().count() > ALL.len(), "{reported}");
     if there_is("groff") {
-        for page in told.lines() {
+        for page in reported.lines() {
             let shown = says("groff", &["-man", "-ww", "-z", "-Tutf8", "-Kutf8"], Path::new(page));
             assert_eq!(shown, "", "{page}");
         }

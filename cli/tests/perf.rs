@@ -155,8 +155,8 @@ fn a_rate_both_ways_is_the_sum_of_two() {
             flow["messages"].as_f64().expect("messages") / flow["seconds"].as_f64().expect("time")
         };
         let sum = per_second(rate) + per_second(&rate["back"]);
-        let told = rate["messages_per_second"].as_f64().expect("a rate");
-        assert!((told / sum - 1.0).abs() < 1e-6, "{op}: {rate}");
+        let reported = rate["messages_per_second"].as_f64().expect("a rate");
+        assert!((reported / sum - 1.0).abs() < 1e-6, "{op}: {rate}");
         assert!(rate["back"]["messages"].as_u64() > Some(0), "{op}: {rate}");
     }
     assert_eq!(

@@ -54,13 +54,13 @@ impl Machine {
         let mut child =
             server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
         let limit = Limit::on(&child);
-        let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut reported = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         while !line.starts_with("listening") {
             line.clear();
-            assert!(told.read_line(&mut line).expect("UTF-8") > 0, "it ended");
+            assert!(reported.read_line(&mut line).expect("UTF-8") > 0, "it ended");
         }
-        (Server(child, told, limit), address)
+        (Server(child, reported, limit), address)
     }
 }
 
@@ -144,11 +144,11 @@ fn a_second_interrupt_ends_a_measurement_that_cannot_end_well() {
     let mut client = machine.command(&line);
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&client);
-    let mut told = BufReader::new(client.stderr.take().expect("a pipe"));
+    let mut reported = BufReader::new(client.stderr.take().expect("a pipe"));
     let mut text = String::new();
     while !text.starts_with("measuring") {
         text.clear();
-        assert!(told.read_line(&mut text).expect("UTF-8") > 0, "it ended");
+        assert!(reported.read_line(&mut text).expect("UTF-8") > 0, "it ended");
     }
     let (peer, pid) = (Pid::from_raw(server.0.id() as i32), Pid::from_raw(client.id() as i32));
     kill(peer, Signal::SIGSTOP).expect("it runs");

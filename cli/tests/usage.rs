@@ -49,10 +49,10 @@ fn shells_and_man_know_every_command() {
     assert!(option("-s d -l device").ends_with(" -r -f") && option("-l json").ends_with(" -r -F"));
     assert!(option("-l depth").ends_with(" -r -f"), "{}", option("-l depth"));
     let folder = std::env::temp_dir().join(format!("mlx5-man-{}", std::process::id()));
-    let told = mlx5(&format!("man {}", folder.display())).done();
+    let reported = mlx5(&format!("man {}", folder.display())).done();
     let page = std::fs::read_to_string(folder.join("mlx5-perf.1"));
     std::fs::remove_dir_all(&folder).expect("the folder");
-    assert_eq!(told.lines().count(), COMMANDS.len() + 3, "{told}");
+    assert_eq!(reported.lines().count(), COMMANDS.len() + 3, "{reported}");
     let page = page.expect("a page");
     assert!(page.contains("mlx5\\-perf") && page.contains("\\-\\-sizes"), "{page}");
     // Examples are not filled, and have a section.

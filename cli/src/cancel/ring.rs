@@ -1,6 +1,6 @@
 //! The ring of a send queue, as the device sees it.
 
-use crate::dump::told;
+use crate::dump::reported;
 use crate::failure::Failure;
 use crate::table::{Align, Table};
 use mlx5::{Drained, QueuePair, transport::Rc};
@@ -59,7 +59,7 @@ pub(super) fn show(
             "block": block,
             "wr_id": wr_id,
             "opcode": opcode,
-            "flags": told(control.fm_ce_se),
+            "flags": reported(control.fm_ce_se),
             "state": state,
         }));
         table.row([
@@ -67,7 +67,7 @@ pub(super) fn show(
             wr_id.to_string(),
             opcode.to_owned(),
             control.units().to_string(),
-            told(control.fm_ce_se),
+            reported(control.fm_ce_se),
             hex.join(" "),
             format!("{state}{here}"),
         ]);

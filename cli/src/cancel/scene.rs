@@ -30,7 +30,7 @@ pub(super) const fn failure(transfer: u16) -> u64 {
 }
 
 /// A completion at the target.
-pub(super) struct Told {
+pub(super) struct Reported {
     pub(super) wr_id: u64,
     pub(super) opcode: String,
     pub(super) status: String,
@@ -62,7 +62,7 @@ pub(super) struct Scene {
     blocks: u16,
     /// The `wr_id` of each request, in the order of posting.
     pub(super) posted: Vec<u64>,
-    pub(super) told: Vec<Told>,
+    pub(super) reported: Vec<Reported>,
     failures: usize,
 }
 
@@ -117,7 +117,7 @@ impl Scene {
             transfers,
             blocks,
             posted: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             failures: 0,
         })
     }
@@ -197,9 +197,9 @@ impl Scene {
         self.poll()?;
         let cause = format!(
             "no SQ_DRAINED within {TIMEOUT:?}; {} requests completed{}",
-            self.told.len(),
-            self.told.first().map_or(String::new(), |told| {
-                format!(", the first of them, wr_id {}, with: {}", told.wr_id, told.status)
+            self.reported.len(),
+            self.reported.first().map_or(String::new(), |reported| {
+                format!(", the first of them, wr_id {}, with: {}", reported.wr_id, reported.status)
             })
         );
         Err(Failure::new(cause).hint(
@@ -222,11 +222,11 @@ impl Scene {
 
     /// Polls the target's completions; returns their number.
     pub(super) fn poll(&mut self) -> Result<usize, Failure> {
-        let before = self.told.len();
+        let before = self.reported.len();
         loop {
-            let told = &mut self.told;
+            let reported = &mut self.reported;
             let polled = self.cq.poll(64, |completion| {
-                told.push(Told {
+                reported.push(Reported {
                     wr_id: completion.wr_id(),
                     opcode: posted_as(completion.opcode()).into_owned(),
                     status: match completion.status() {
@@ -237,7 +237,7 @@ impl Scene {
                 });
             })?;
             if polled == 0 {
-                return Ok(self.told.len() - before);
+                return Ok(self.reported.len() - before);
             }
         }
     }
@@ -249,7 +249,7 @@ impl Scene {
             if self.poll()? != 0 {
                 self.patience.refresh();
             }
-            if self.told.len() >= usize::from(self.transfers) + self.failures {
+            if self.reported.len() >= usize::from(self.transfers) + self.failures {
                 return Ok(Came::Done);
             }
             if let Some(event) = self.context.async_events().next()?

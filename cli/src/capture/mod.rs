@@ -393,10 +393,10 @@ mod tests {
         simulator.run_until_idle();
         let mut out = Vec::new();
         assert_eq!(listener.burst(u64::MAX, &mut out).expect("packets"), 4);
-        let told = listener.end(&mut out).expect("memory").to_string();
+        let reported = listener.end(&mut out).expect("memory").to_string();
         assert!(
-            told.starts_with("4 packets captured, 0 longer than a buffer, 56 dropped"),
-            "{told}"
+            reported.starts_with("4 packets captured, 0 longer than a buffer, 56 dropped"),
+            "{reported}"
         );
         let blocks = pcapng::tests::blocks(&out);
         let end = &blocks.last().expect("statistics").1;

@@ -124,7 +124,7 @@ fn addresses(machine: Option<&Machine>, context: &Context, port: u8) -> Vec<Find
             format!("port {port} has {} GIDs, none of RoCE v2 with an address", of_port.len());
         return vec![Finding::warning(text, ADDRESS)];
     }
-    let told = |gid: &&&GidEntry| {
+    let reported = |gid: &&&GidEntry| {
         let interface = context.net_interface(gid).ok().flatten();
         let place = interface.map_or_else(String::new, |name| {
             match machine.and_then(|machine| machine.vlan(&name)) {
@@ -135,7 +135,7 @@ fn addresses(machine: Option<&Machine>, context: &Context, port: u8) -> Vec<Find
         let kind = gid_type(gid.gid_type);
         Finding::fine(format!("GID {}: {}, {kind}{place}", gid.gid_index, gid.gid.ip()))
     };
-    routed.iter().map(told).collect()
+    routed.iter().map(reported).collect()
 }
 
 fn mtu(machine: Option<&Machine>, context: &Context, port: u8, attributes: &PortAttr) -> Finding {

@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn lines_that_were_left_out_are_asked_for() {
-        let told = parse("0000000 00 00\n*\n0000020 00 00\n").unwrap_err();
-        assert!(told.starts_with("line 2: ") && told.contains("od -v"), "{told}");
+        let reported = parse("0000000 00 00\n*\n0000020 00 00\n").unwrap_err();
+        assert!(reported.starts_with("line 2: ") && reported.contains("od -v"), "{reported}");
     }
 
     #[test]

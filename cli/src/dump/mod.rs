@@ -19,7 +19,7 @@ mod wqe;
 pub(crate) use cqe::{FIRST_STRIDE, completion};
 pub(crate) use item::Item;
 pub(crate) use wqe::{
-    Addressing, DATA, PACKET, receive, receive_of_strides, send, shared_receive, told,
+    Addressing, DATA, PACKET, receive, receive_of_strides, reported, send, shared_receive,
 };
 
 use crate::device::PortArgs;

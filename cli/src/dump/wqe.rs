@@ -169,7 +169,7 @@ fn control_segment(item: &mut Item, control: &ControlSegment) {
         item.field(offset_of!(ControlSegment, dci_stream), "dci_stream", stream, "");
     }
     let flags = format!("{:#04x}", control.fm_ce_se);
-    item.field(offset_of!(ControlSegment, fm_ce_se), "fm_ce_se", flags, told(control.fm_ce_se));
+    item.field(offset_of!(ControlSegment, fm_ce_se), "fm_ce_se", flags, reported(control.fm_ce_se));
     let immediate = format!("{:#010x}", control.immediate.get());
     let meaning = match control.opcode() {
         Some(Opcode::SendImm | Opcode::RdmaWriteImm) => "immediate data",
@@ -181,7 +181,7 @@ fn control_segment(item: &mut Item, control: &ControlSegment) {
 }
 
 /// Fence, completion and solicited bits, in words.
-pub(crate) fn told(fm_ce_se: u8) -> String {
+pub(crate) fn reported(fm_ce_se: u8) -> String {
     let mut words = Vec::new();
     match fm_ce_se & control_flags::FENCE_MASK {
         0 => {}

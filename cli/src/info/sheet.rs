@@ -9,7 +9,7 @@ use std::io::{self, Write};
 pub(super) trait Sheet {
     /// A value by its name, as a program takes it and as people read it. Values of ports are
     /// indented further than those of the device.
-    fn told(
+    fn reported(
         &mut self,
         indent: usize,
         name: &str,
@@ -24,19 +24,19 @@ pub(super) trait Sheet {
         name: &str,
         value: impl Into<Value> + Display + Clone,
     ) -> io::Result<()> {
-        self.told(indent, name, value.clone().into(), value)
+        self.reported(indent, name, value.clone().into(), value)
     }
 
     /// A number in hexadecimal, with at least `digits` digits.
     fn bits(&mut self, indent: usize, name: &str, bits: u64, digits: usize) -> io::Result<()> {
         // Two more for `0x`.
         let width = digits + 2;
-        self.told(indent, name, bits.into(), format_args!("{bits:#0width$x}"))
+        self.reported(indent, name, bits.into(), format_args!("{bits:#0width$x}"))
     }
 
     /// A property that is there or not.
     fn flag(&mut self, indent: usize, name: &str, is: bool) -> io::Result<()> {
-        self.told(indent, name, is.into(), if is { "yes" } else { "no" })
+        self.reported(indent, name, is.into(), if is { "yes" } else { "no" })
     }
 
     /// An entry of a table: `NAME[INDEX]`, and an object of an array for programs.
@@ -70,7 +70,13 @@ impl Table {
 pub(super) struct Text<'a, W>(pub(super) &'a mut W);
 
 impl<W: Write> Sheet for Text<'_, W> {
-    fn told(&mut self, indent: usize, name: &str, _: Value, text: impl Display) -> io::Result<()> {
+    fn reported(
+        &mut self,
+        indent: usize,
+        name: &str,
+        _: Value,
+        text: impl Display,
+    ) -> io::Result<()> {
         field(self.0, indent, name, text)
     }
 
@@ -114,7 +120,7 @@ impl Json {
 }
 
 impl Sheet for Json {
-    fn told(&mut self, _: usize, name: &str, value: Value, _: impl Display) -> io::Result<()> {
+    fn reported(&mut self, _: usize, name: &str, value: Value, _: impl Display) -> io::Result<()> {
         name.clone_into(&mut self.last);
         self.now().insert(name.to_owned(), value);
         Ok(())

@@ -60,10 +60,10 @@ impl Brief {
                 "opcode" if meaning == "unknown" => brief.opcode = format!("opcode {value}"),
                 "opcode" => meaning.clone_into(&mut brief.opcode),
                 "fm_ce_se" => {
-                    let told = meaning.split(", ").filter(|word| *word != ON_ERROR);
-                    let told = told.collect::<Vec<_>>().join(", ");
-                    if !told.is_empty() {
-                        brief.details.push(("flags", told));
+                    let reported = meaning.split(", ").filter(|word| *word != ON_ERROR);
+                    let reported = reported.collect::<Vec<_>>().join(", ");
+                    if !reported.is_empty() {
+                        brief.details.push(("flags", reported));
                     }
                 }
                 "imm" if !meaning.is_empty() => brief.details.push((

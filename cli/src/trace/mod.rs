@@ -41,7 +41,7 @@ nothing.
 
 The program does what it would do untraced. Its rings are read from outside, every
 --interval and whenever it makes, resets or destroys a queue, or ends. What was
-overwritten between two looks is counted, and told. Threads and processes that the program
+overwritten between two looks is counted, and reported. Threads and processes that the program
 starts are followed. Each system call of the program stops twice for a moment, so
 one that makes many is slower; a thread that waits in epoll_wait when the trace
 begins or ends gets EINTR, as after SIGSTOP.
@@ -215,20 +215,20 @@ enum Why {
 /// Reports the trace's results on stderr.
 fn conclude(args: &Args, printer: &Printer, why: Why, session: &Session) -> Result<(), Failure> {
     let sums = printer.sums();
-    let mut told = format!(
+    let mut reported = format!(
         "{} requests and {} completions at {} queues",
         sums.requests, sums.completions, printer.queues
     );
     if sums.failed > 0 {
-        told += &format!(", {} failed", sums.failed);
+        reported += &format!(", {} failed", sums.failed);
     }
     if sums.lost > 0 {
-        told += &format!("; {} places were not seen: try a shorter --interval", sums.lost);
+        reported += &format!("; {} places were not seen: try a shorter --interval", sums.lost);
     }
     if printer.queues == 0 {
-        told = "no queue was made".to_owned();
+        reported = "no queue was made".to_owned();
     }
-    eprintln!("{told}");
+    eprintln!("{reported}");
     if printer.queues == 0 {
         eprintln!(
             "  hint: queues are known by the calls that make them. A program that runs already \

@@ -4,7 +4,7 @@ use crate::dump::Addressing;
 use crate::table::{Align, Table};
 use crate::trace::brief::{Brief, decode};
 use crate::trace::queues::{Event, Kind, Name};
-use crate::trace::tracer::{Report, Told};
+use crate::trace::tracer::{Report, Reported};
 use nix::unistd::Pid;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -78,21 +78,21 @@ impl Printer {
         &mut self,
         out: &mut dyn Write,
         time: Duration,
-        &Report { pid, simulated, ref told }: &Report,
+        &Report { pid, simulated, ref reported }: &Report,
     ) -> io::Result<()> {
         let of = Origin { time, pid, simulated };
-        match told {
-            Told::Queue(event) => self.queue(out, of, event),
-            Told::Program => self.process(out, of, "runs another program", "program", None),
-            Told::Foreign => {
+        match reported {
+            Reported::Queue(event) => self.queue(out, of, event),
+            Reported::Program => self.process(out, of, "runs another program", "program", None),
+            Reported::Foreign => {
                 let text = "is of another architecture: its calls cannot be read";
                 self.process(out, of, text, "foreign", None)
             }
-            Told::Ended(Ok(code)) => {
+            Reported::Ended(Ok(code)) => {
                 let text = format!("ended with exit status {code}");
                 self.process(out, of, &text, "exited", Some(("status", json!(code))))
             }
-            Told::Ended(Err(signal)) => {
+            Reported::Ended(Err(signal)) => {
                 let text = format!("was ended by signal {signal}");
                 self.process(out, of, &text, "killed", Some(("signal", json!(signal))))
             }
@@ -187,7 +187,7 @@ impl Printer {
                 let sum = self.counts.entry(key).or_default();
                 sum.simulated = of.simulated;
                 sum.count += count;
-                let text = format!("{count} receives posted; their places cannot be told");
+                let text = format!("{count} receives posted; their places cannot be reported");
                 (name, "hidden", text)
             }
             Event::Posted { .. } | Event::Completed { .. } => return Ok(()),

@@ -229,7 +229,7 @@ impl Waiting {
     /// If `program` is empty.
     pub(crate) fn new(program: &[OsString]) -> io::Result<Self> {
         let (mut start, go) = io::pipe()?;
-        let (failure, mut told) = io::pipe()?;
+        let (failure, mut reported) = io::pipe()?;
         let (name, arguments) = program.split_first().expect("a program has a name");
         let mut command = Command::new(name);
         command.args(arguments);
@@ -242,7 +242,7 @@ impl Waiting {
                 if start.read_exact(&mut [0]).is_ok() {
                     let error = command.exec();
                     let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-                    let _ = told.write_all(&errno.to_ne_bytes());
+                    let _ = reported.write_all(&errno.to_ne_bytes());
                 }
                 // SAFETY: ends the child, without the exit handlers of this process.
                 unsafe { libc::_exit(127) }

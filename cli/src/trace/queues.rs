@@ -131,8 +131,8 @@ impl Queues {
     }
 
     /// Handles a call of the process.
-    pub(crate) fn apply(&mut self, device: u64, call: &QueueCall, told: &mut Vec<Event>) {
-        let mut add = Adding { queues: self, device, told };
+    pub(crate) fn apply(&mut self, device: u64, call: &QueueCall, reported: &mut Vec<Event>) {
+        let mut add = Adding { queues: self, device, reported };
         match call {
             QueueCall::Cq(made) => {
                 let place = Place {
@@ -248,20 +248,20 @@ impl Queues {
                     {
                         ring.resize(place);
                         let about = format!("resized to {} completions", to.entries);
-                        told.push(Event::Changed { name: queue.name, about });
+                        reported.push(Event::Changed { name: queue.name, about });
                     }
                 }
             }
-            QueueCall::State(change) => self.state(device, change.handle, change.state, told),
+            QueueCall::State(change) => self.state(device, change.handle, change.state, reported),
             QueueCall::End(end) => {
                 let object = end.object as u16;
-                self.end(|queue| queue.is(device, object, end.handle), told);
+                self.end(|queue| queue.is(device, object, end.handle), reported);
             }
-            QueueCall::Closed(_) => self.end(|queue| queue.device == device, told),
+            QueueCall::Closed(_) => self.end(|queue| queue.device == device, reported),
         }
     }
 
-    fn state(&mut self, device: u64, handle: u64, state: u64, told: &mut Vec<Event>) {
+    fn state(&mut self, device: u64, handle: u64, state: u64, reported: &mut Vec<Event>) {
         let state = u8::try_from(state).ok().and_then(QpState::from_raw);
         let mut said = false;
         for queue in self.all.iter_mut().filter(|q| q.is(device, object::QP, handle)) {
@@ -280,12 +280,12 @@ impl Queues {
             }
             if !std::mem::replace(&mut said, true) {
                 let about = state.map_or("an unknown state", state_name).to_owned();
-                told.push(Event::Changed { name: queue.name, about });
+                reported.push(Event::Changed { name: queue.name, about });
             }
         }
     }
 
-    fn end(&mut self, is: impl Fn(&Queue) -> bool, told: &mut Vec<Event>) {
+    fn end(&mut self, is: impl Fn(&Queue) -> bool, reported: &mut Vec<Event>) {
         let mut last = None;
         self.all.retain(|queue| {
             let ended = is(queue);
@@ -293,7 +293,7 @@ impl Queues {
             if ended
                 && last.replace((queue.object, queue.handle)) != Some((queue.object, queue.handle))
             {
-                told.push(Event::Ended { name: queue.name });
+                reported.push(Event::Ended { name: queue.name });
             }
             !ended
         });
@@ -314,7 +314,7 @@ impl Queues {
 
     /// Looks at every ring. Completions are read first but reported last, so that the request of
     /// each was reported before it.
-    pub(crate) fn look(&mut self, memory: &dyn CallerMemory, told: &mut Vec<Event>) {
+    pub(crate) fn look(&mut self, memory: &dyn CallerMemory, reported: &mut Vec<Event>) {
         let mut completions = Vec::new();
         let mut gone = Vec::new();
         let packets: BTreeMap<(u64, u32), Name> = self
@@ -328,7 +328,7 @@ impl Queues {
                 let strides =
                     |index| receiver(index).is_some_and(|name| name.kind == Kind::Strides);
                 match ring.look(memory, &strides) {
-                    Ok(moved) => tell(&mut completions, queue.name, moved, |index, bytes| {
+                    Ok(moved) => report(&mut completions, queue.name, moved, |index, bytes| {
                         let packets = user_index(&bytes).and_then(receiver);
                         Event::Completed { name: queue.name, index, bytes, packets }
                     }),
@@ -345,7 +345,7 @@ impl Queues {
                 Ring::Shared(ring, _) => (ring.look(memory), Addressing::Connected),
             };
             match moved {
-                Ok(moved) => tell(told, queue.name, moved, |index, bytes| Event::Posted {
+                Ok(moved) => report(reported, queue.name, moved, |index, bytes| Event::Posted {
                     name: queue.name,
                     index,
                     bytes,
@@ -354,10 +354,10 @@ impl Queues {
                 Err(Unreadable) => gone.push(place),
             }
         }
-        told.append(&mut completions);
+        reported.append(&mut completions);
         gone.sort_unstable();
         for place in gone.into_iter().rev() {
-            told.push(Event::Unreadable { name: self.all[place].name });
+            reported.push(Event::Unreadable { name: self.all[place].name });
             self.all.swap_remove(place);
         }
     }
@@ -404,28 +404,33 @@ fn user_index(bytes: &[u8]) -> Option<u32> {
     Some(Cqe::read_from_bytes(descriptor).ok()?.srqn_uidx.get() & INDEX)
 }
 
-fn tell(told: &mut Vec<Event>, name: Name, moved: Moved, event: impl Fn(u32, Vec<u8>) -> Event) {
+fn report(
+    reported: &mut Vec<Event>,
+    name: Name,
+    moved: Moved,
+    event: impl Fn(u32, Vec<u8>) -> Event,
+) {
     if moved.lost > 0 {
-        told.push(Event::Lost { name, count: moved.lost });
+        reported.push(Event::Lost { name, count: moved.lost });
     }
     if moved.hidden > 0 {
-        told.push(Event::Hidden { name, count: moved.hidden });
+        reported.push(Event::Hidden { name, count: moved.hidden });
     }
-    told.extend(moved.entries.into_iter().map(|(index, bytes)| event(index, bytes)));
+    reported.extend(moved.entries.into_iter().map(|(index, bytes)| event(index, bytes)));
 }
 
 /// The parameters of adding queues.
 struct Adding<'a> {
     queues: &'a mut Queues,
     device: u64,
-    told: &'a mut Vec<Event>,
+    reported: &'a mut Vec<Event>,
 }
 
 impl Adding<'_> {
     fn object(&mut self, object: u16, handle: u64, name: Name, about: String) {
         // An object with this handle has ended unseen.
         self.queues.all.retain(|queue| !queue.is(self.device, object, handle));
-        self.told.push(Event::Made { name, about });
+        self.reported.push(Event::Made { name, about });
     }
 
     fn ring(
@@ -447,7 +452,7 @@ impl Adding<'_> {
                 let queue = Queue { device, object, handle, name, ring, resting, packets };
                 self.queues.all.push(queue);
             }
-            None => self.told.push(Event::Unreadable { name }),
+            None => self.reported.push(Event::Unreadable { name }),
         }
     }
 

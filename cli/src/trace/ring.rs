@@ -453,11 +453,11 @@ impl CompletionRing {
         let strides = !request && strides(title.srqn_uidx.get());
         let mut counter = title.wqe_counter.get();
         let mut array = Vec::new();
-        for told in 0..count {
-            let place = told as usize % MINI_CQES;
+        for reported in 0..count {
+            let place = reported as usize % MINI_CQES;
             if place == 0 {
                 // The arrays are in the places 1, 8, 16 and so on.
-                let whole = self.place.read(memory, self.at.wrapping_add(told.max(1)), 1)?;
+                let whole = self.place.read(memory, self.at.wrapping_add(reported.max(1)), 1)?;
                 array = whole[size - DESCRIPTOR..].to_vec();
             }
             let Ok((mini, _)) = MiniCqe::read_from_prefix(&array[place * size_of::<MiniCqe>()..])
@@ -500,7 +500,7 @@ impl CompletionRing {
                 moved.lost += 1;
                 continue;
             }
-            moved.entries.push((self.at.wrapping_add(told), cqe.as_bytes().to_vec()));
+            moved.entries.push((self.at.wrapping_add(reported), cqe.as_bytes().to_vec()));
         }
         Ok(count)
     }

@@ -28,12 +28,12 @@ pub(crate) struct Report {
     pub(crate) pid: Pid,
     /// Whether its devices are simulated. `None` until it has made a queue.
     pub(crate) simulated: Option<bool>,
-    pub(crate) told: Told,
+    pub(crate) reported: Reported,
 }
 
 /// An event of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum Reported {
     /// At a queue.
     Queue(Event),
     /// It runs another program.
@@ -143,17 +143,17 @@ impl Tracer {
         let Some(notes) = notes(pid) else { return false };
         self.simulated(pid);
         let process = self.processes.entry(pid).or_default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let noted = fs::read_to_string(notes).unwrap_or_default();
         for noted in noted.lines().filter_map(|line| line.parse::<Noted>().ok()) {
             if !noted.before || matches!(noted.call, QueueCall::Closed(_)) {
-                process.queues.apply(noted_device(&noted), &noted.call, &mut told);
+                process.queues.apply(noted_device(&noted), &noted.call, &mut reported);
             }
         }
         process.queues.pass(&Remote(pid));
         // Events of queues that have ended are left out.
-        told.retain(|event| process.queues.is_there(event));
-        self.report(pid, told.into_iter().map(Told::Queue));
+        reported.retain(|event| process.queues.is_there(event));
+        self.report(pid, reported.into_iter().map(Reported::Queue));
         true
     }
 
@@ -188,9 +188,9 @@ impl Tracer {
         std::mem::take(&mut self.reports)
     }
 
-    fn report(&mut self, pid: Pid, all: impl IntoIterator<Item = Told>) {
+    fn report(&mut self, pid: Pid, all: impl IntoIterator<Item = Reported>) {
         let simulated = self.processes.get(&pid).and_then(|process| process.simulated);
-        let all = all.into_iter().map(|told| Report { pid, simulated, told });
+        let all = all.into_iter().map(|reported| Report { pid, simulated, reported });
         self.reports.extend(all);
     }
 
@@ -218,9 +218,9 @@ impl Tracer {
         if process.queues.is_empty() {
             return;
         }
-        let mut told = Vec::new();
-        process.queues.look(&Remote(pid), &mut told);
-        self.report(pid, told.into_iter().map(Told::Queue));
+        let mut reported = Vec::new();
+        process.queues.look(&Remote(pid), &mut reported);
+        self.report(pid, reported.into_iter().map(Reported::Queue));
     }
 
     /// Handles a change of a thread, and lets it run on. Fails if the program could not be started.
@@ -289,7 +289,7 @@ impl Tracer {
                 return Err(Failure::new(format!("{}: {error}", self.name)));
             }
             self.threads.retain(|_, other| other.process != thread);
-            self.report(thread, [Told::Ended(how)]);
+            self.report(thread, [Reported::Ended(how)]);
             self.processes.remove(&thread);
         }
         Ok(())
@@ -304,7 +304,7 @@ impl Tracer {
             *process = Process::default();
         }
         if !started {
-            self.report(thread, [Told::Program]);
+            self.report(thread, [Reported::Program]);
         }
     }
 
@@ -312,7 +312,7 @@ impl Tracer {
         if let Some(process) = self.processes.get_mut(&pid)
             && !std::mem::replace(&mut process.foreign, true)
         {
-            self.report(pid, [Told::Foreign]);
+            self.report(pid, [Reported::Foreign]);
         }
     }
 
@@ -419,13 +419,13 @@ impl Tracer {
             self.look_at(pid);
         }
         let process = self.processes.entry(pid).or_default();
-        let mut told = Vec::new();
-        process.queues.apply(device, call, &mut told);
+        let mut reported = Vec::new();
+        process.queues.apply(device, call, &mut reported);
         if device & NOTED == 0 {
             // The kernel accepted the call, so that the device is real.
             process.simulated.get_or_insert(false);
         }
-        self.report(pid, told.into_iter().map(Told::Queue));
+        self.report(pid, reported.into_iter().map(Reported::Queue));
     }
 
     /// Asks all threads to stop, so that they can be left. [`Tracer::leave`] leaves each.
@@ -549,7 +549,7 @@ mod tests {
         let mut tracer = Tracer::default();
         let mut simulated = |of: i32, act: fn(&mut Tracer, Pid)| {
             act(&mut tracer, pid(of));
-            tracer.report(pid(of), [Told::Program]);
+            tracer.report(pid(of), [Reported::Program]);
             tracer.take().into_iter().map(|report| report.simulated).next_back()
         };
         let call = |tracer: &mut Tracer, of: Pid| {

@@ -125,15 +125,15 @@ pub(crate) fn mlx5_with_input(line: &str, input: &str) -> Run {
 pub(crate) fn interrupted(mut command: Command, sign: &str) -> Run {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&child);
-    let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut reported = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut err = String::new();
     while !err.lines().any(|line| line.starts_with(sign)) {
-        assert!(told.read_line(&mut err).expect("UTF-8 on stderr") > 0, "it ended: {err}");
+        assert!(reported.read_line(&mut err).expect("UTF-8 on stderr") > 0, "it ended: {err}");
     }
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it runs");
     let mut out = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("UTF-8 on stdout");
-    told.read_to_string(&mut err).expect("UTF-8 on stderr");
+    reported.read_to_string(&mut err).expect("UTF-8 on stderr");
     Run { code: child.wait().expect("it ends").code(), out, err }
 }
 

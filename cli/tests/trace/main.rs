@@ -134,7 +134,7 @@ fn a_device_that_another_process_simulates() {
 fn every_operation_is_decoded() {
     let all = traced("", "operations");
     let sends = requests(&all, "send");
-    let told: Vec<(String, u64)> = sends
+    let reported: Vec<(String, u64)> = sends
         .iter()
         .map(|one| (one["opcode"].as_str().expect("text").to_owned(), number(&one["bytes"])))
         .collect();
@@ -145,7 +145,7 @@ fn every_operation_is_decoded() {
         ("RDMA_READ", 128),
         ("ATOMIC_FA", 8),
     ];
-    assert_eq!(told, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
+    assert_eq!(reported, expected.map(|(name, bytes)| (name.to_owned(), bytes)));
     assert_eq!(sends[0]["segments"][0]["inline"], true);
     assert_eq!(sends[1]["flags"], Value::Null);
     assert_eq!(sends[1]["segments"].as_array().expect("a list").len(), 2);
@@ -307,9 +307,9 @@ fn a_resized_queue_is_followed() {
         .filter(|one| one["about"].as_str().is_some_and(|about| about.starts_with("resized to ")));
     assert_eq!(resized.count(), 3);
     // The last completion of each ring announces the next ring.
-    let told =
+    let reported =
         of_kind(&all, "completion").filter(|one| one["opcode"] == "completion queue resized");
-    assert_eq!(told.count(), 3);
+    assert_eq!(reported.count(), 3);
 }
 
 fn packets_are_decoded() {
@@ -547,11 +547,11 @@ fn a_running_process_goes_on() {
     let mut first = command(&["trace", &pid]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&first);
-    let mut told = BufReader::new(first.stderr.take().expect("a pipe"));
+    let mut reported = BufReader::new(first.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.starts_with("tracing process") {
         line.clear();
-        assert!(told.read_line(&mut line).expect("text") > 0, "it ended");
+        assert!(reported.read_line(&mut line).expect("text") > 0, "it ended");
     }
     let second = command(&["trace", &pid]).ended();
     let err = text(&second.stderr);
@@ -576,11 +576,11 @@ fn ctrl_c_leaves_the_program() {
     let mut words = command(&["trace", &running.0.id().to_string()]);
     let mut trace = words.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let _limit = Limit::on(&trace);
-    let mut told = BufReader::new(trace.stderr.take().expect("a pipe"));
+    let mut reported = BufReader::new(trace.stderr.take().expect("a pipe"));
     let mut line = String::new();
     while !line.starts_with("tracing process") {
         line.clear();
-        assert!(told.read_line(&mut line).expect("text") > 0, "it ended");
+        assert!(reported.read_line(&mut line).expect("text") > 0, "it ended");
     }
     running.end();
     let output = trace.wait_with_output().expect("it ends");
@@ -601,8 +601,8 @@ fn a_program_that_runs_on_is_named() {
     let mut out = BufReader::new(trace.stdout.take().expect("a pipe"));
     // The program has these pipes as well: they do not end with the trace.
     let err = BufReader::new(trace.stderr.take().expect("a pipe"));
-    let told = err.lines().map(|line| line.expect("text"));
-    let pid = told
+    let reported = err.lines().map(|line| line.expect("text"));
+    let pid = reported
         .filter_map(|line| Some(line.strip_prefix("the program runs on, as process ")?.to_owned()));
     let pid = pid.take(1).last().expect("it is named");
     assert_eq!(trace.wait().expect("it ends").code(), Some(0));

@@ -61,7 +61,7 @@ static struct target *const targets[] = {&rc, &ud, &srq, &xrc, &tm, &raw, &wq};
 static struct {
 	uint64_t buffer, record;
 	uint32_t words[8];
-} told_srq, told_qp, told_wq;
+} created_srq, created_qp, created_wq;
 /* Of the list of tags. */
 static uint32_t list_posted, handles;
 
@@ -79,11 +79,11 @@ int ioctl(int fd, unsigned long request, ...)
 	const void *shared = creation(OBJECT_SRQ, request, argument);
 	const void *work = creation(OBJECT_WQ, request, argument);
 	if (qp)
-		memcpy(&told_qp, qp, 40);
+		memcpy(&created_qp, qp, 40);
 	if (shared)
-		memcpy(&told_srq, shared, 32);
+		memcpy(&created_srq, shared, 32);
 	if (work)
-		memcpy(&told_wq, work, 32);
+		memcpy(&created_wq, work, 32);
 	return next_ioctl(fd, request, argument);
 }
 
@@ -170,7 +170,7 @@ static void make_qp(struct target *to, enum ibv_qp_type type)
 		dv.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE | MLX5DV_QP_EX_WITH_RAW_WQE;
 	}
 	CHECK("create_qp", (to->qp = mlx5dv_create_qp(context, &attr, &dv)));
-	to->uidx = told_qp.words[4];
+	to->uidx = created_qp.words[4];
 	obj.qp.in = to->qp;
 	CHECK("init_obj", !mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
 	connect_to_nowhere(to);
@@ -201,7 +201,7 @@ static void make_packets(void)
 	struct mlx5dv_obj obj = {.qp = {.out = &raw.dv}};
 
 	CHECK("create_qp", (raw.qp = ibv_create_qp_ex(context, &attr)));
-	raw.uidx = told_qp.words[4];
+	raw.uidx = created_qp.words[4];
 	obj.qp.in = raw.qp;
 	CHECK("init_obj", !mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
 	CHECK("to INIT", !ibv_modify_qp(raw.qp, &state, IBV_QP_STATE | IBV_QP_PORT));
@@ -210,7 +210,7 @@ static void make_packets(void)
 	state.qp_state = IBV_QPS_RTS;
 	CHECK("to RTS", !ibv_modify_qp(raw.qp, &state, IBV_QP_STATE));
 	CHECK("create_wq", (wq.wq = ibv_create_wq(context, &work)));
-	wq.uidx = told_wq.words[2];
+	wq.uidx = created_wq.words[2];
 	CHECK("modify_wq", !ibv_modify_wq(wq.wq, &ready));
 }
 
@@ -234,7 +234,7 @@ static void make_srqs(bool tags)
 	CHECK("create_srq", (srq.srq = ibv_create_srq(pd, &plain)));
 	CHECK("open_xrcd", (attr.xrcd = ibv_open_xrcd(context, &domain)));
 	CHECK("create_srq_ex", (xrc.srq = ibv_create_srq_ex(context, &attr)));
-	xrc.uidx = told_srq.words[2];
+	xrc.uidx = created_srq.words[2];
 	if (!tags)
 		return;
 	attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
@@ -243,7 +243,7 @@ static void make_srqs(bool tags)
 	attr.tm_cap.max_num_tags = 15;
 	attr.tm_cap.max_ops = 64;
 	CHECK("create_srq_ex", (tm.srq = ibv_create_srq_ex(context, &attr)));
-	tm.uidx = told_srq.words[2];
+	tm.uidx = created_srq.words[2];
 }
 
 static void make_keys(void)
@@ -427,17 +427,17 @@ static void write_entry(uint8_t *entry, uint32_t uidx, uint16_t counter)
 	memcpy(to, entry + ENTRY - size, size);
 }
 
-static void tell(const char *name, uint64_t value)
+static void report(const char *name, uint64_t value)
 {
 	printf("%s=%" PRIx64 " ", name, value);
 }
 
-#define TELL_WRITTEN(name, field)                                                                 \
+#define REPORT_WRITTEN(name, field)                                                               \
 	do {                                                                                       \
 		uint8_t poison[sizeof(wc.field)];                                                  \
 		memset(poison, POISON, sizeof(poison));                                            \
 		if (memcmp(&wc.field, poison, sizeof(poison)))                                     \
-			tell(name, wc.field);                                                      \
+			report(name, wc.field);                                                      \
 	} while (0)
 
 static int poll_list(void)
@@ -451,24 +451,24 @@ static int poll_list(void)
 	immediate = wc.imm_data;
 	if (wc.wc_flags & IBV_WC_WITH_IMM)
 		wc.imm_data = htobe32(immediate);
-	TELL_WRITTEN("wr_id", wr_id);
-	TELL_WRITTEN("status", status);
-	TELL_WRITTEN("opcode", opcode);
-	TELL_WRITTEN("vendor", vendor_err);
-	TELL_WRITTEN("length", byte_len);
-	TELL_WRITTEN("imm", imm_data);
-	TELL_WRITTEN("qpn", qp_num);
-	TELL_WRITTEN("src_qp", src_qp);
-	TELL_WRITTEN("flags", wc_flags);
-	TELL_WRITTEN("pkey", pkey_index);
-	TELL_WRITTEN("slid", slid);
-	TELL_WRITTEN("sl", sl);
-	TELL_WRITTEN("path", dlid_path_bits);
+	REPORT_WRITTEN("wr_id", wr_id);
+	REPORT_WRITTEN("status", status);
+	REPORT_WRITTEN("opcode", opcode);
+	REPORT_WRITTEN("vendor", vendor_err);
+	REPORT_WRITTEN("length", byte_len);
+	REPORT_WRITTEN("imm", imm_data);
+	REPORT_WRITTEN("qpn", qp_num);
+	REPORT_WRITTEN("src_qp", src_qp);
+	REPORT_WRITTEN("flags", wc_flags);
+	REPORT_WRITTEN("pkey", pkey_index);
+	REPORT_WRITTEN("slid", slid);
+	REPORT_WRITTEN("sl", sl);
+	REPORT_WRITTEN("path", dlid_path_bits);
 	return wc.status;
 }
 
 /* What no verb reads: of the entry as mlx5dv.h has it. */
-static void tell_headers(void)
+static void report_headers(void)
 {
 	const uint8_t *entry = (uint8_t *)ring.buf +
 			       ((completed - 1) & (ring.cqe_cnt - 1)) * ring.cqe_size +
@@ -476,9 +476,9 @@ static void tell_headers(void)
 	const struct mlx5_cqe64 *cqe = (const void *)entry;
 	unsigned network = cqe->l4_hdr_type_etc >> 2 & 3;
 
-	tell("network_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L3_OK));
-	tell("transport_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L4_OK));
-	tell("network", network == MLX5_CQE_L3_HDR_TYPE_IPV4   ? 4
+	report("network_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L3_OK));
+	report("transport_ok", !!(cqe->hds_ip_ext & MLX5_CQE_L4_OK));
+	report("network", network == MLX5_CQE_L3_HDR_TYPE_IPV4   ? 4
 			: network == MLX5_CQE_L3_HDR_TYPE_IPV6 ? 6
 							       : 0);
 }
@@ -492,36 +492,36 @@ static int poll_ex(void)
 
 	if (ibv_start_poll(cq, &attr))
 		return -1;
-	tell("wr_id", cq->wr_id);
-	tell("status", status = cq->status);
-	tell("opcode", ibv_wc_read_opcode(cq));
-	tell("vendor", ibv_wc_read_vendor_err(cq));
-	tell("length", ibv_wc_read_byte_len(cq));
+	report("wr_id", cq->wr_id);
+	report("status", status = cq->status);
+	report("opcode", ibv_wc_read_opcode(cq));
+	report("vendor", ibv_wc_read_vendor_err(cq));
+	report("length", ibv_wc_read_byte_len(cq));
 	unsigned flags = ibv_wc_read_wc_flags(cq);
-	tell("imm", flags & IBV_WC_WITH_INV ? ibv_wc_read_invalidated_rkey(cq)
+	report("imm", flags & IBV_WC_WITH_INV ? ibv_wc_read_invalidated_rkey(cq)
 					    : be32toh(ibv_wc_read_imm_data(cq)));
-	tell("qpn", ibv_wc_read_qp_num(cq));
-	tell("src_qp", ibv_wc_read_src_qp(cq));
-	tell("flags", flags);
-	tell("slid", ibv_wc_read_slid(cq));
-	tell("sl", ibv_wc_read_sl(cq));
-	tell("path", ibv_wc_read_dlid_path_bits(cq));
-	tell("time", ibv_wc_read_completion_ts(cq));
-	tell("wallclock", ibv_wc_read_completion_wallclock_ns(cq));
-	tell("vlan", ibv_wc_read_cvlan(cq));
-	tell("flow_tag", ibv_wc_read_flow_tag(cq));
-	tell_headers();
+	report("qpn", ibv_wc_read_qp_num(cq));
+	report("src_qp", ibv_wc_read_src_qp(cq));
+	report("flags", flags);
+	report("slid", ibv_wc_read_slid(cq));
+	report("sl", ibv_wc_read_sl(cq));
+	report("path", ibv_wc_read_dlid_path_bits(cq));
+	report("time", ibv_wc_read_completion_ts(cq));
+	report("wallclock", ibv_wc_read_completion_wallclock_ns(cq));
+	report("vlan", ibv_wc_read_cvlan(cq));
+	report("flow_tag", ibv_wc_read_flow_tag(cq));
+	report_headers();
 	ibv_wc_read_tm_info(cq, &info);
-	tell("tm_tag", info.tag);
-	tell("tm_priv", info.priv);
+	report("tm_tag", info.tag);
+	report("tm_priv", info.priv);
 	ibv_end_poll(cq);
 	CHECK("get_clock_info", !mlx5dv_get_clock_info(context, &clock));
-	tell("clock_ns", clock.nsec);
-	tell("clock_cycles", clock.last_cycles);
-	tell("clock_frac", clock.frac);
-	tell("clock_mult", clock.mult);
-	tell("clock_shift", clock.shift);
-	tell("clock_mask", clock.mask);
+	report("clock_ns", clock.nsec);
+	report("clock_cycles", clock.last_cycles);
+	report("clock_frac", clock.frac);
+	report("clock_mult", clock.mult);
+	report("clock_shift", clock.shift);
+	report("clock_mask", clock.mask);
 	return status;
 }
 

@@ -5,7 +5,7 @@
  *
  *	guard BLOCKS		arrays of so many words end where nothing can be read
  *	signatures		requests have signatures
- *	make BLOCKS SGES	a queue pair with a ring of so many blocks
+ *	make BLOCKS SGES	a queue pair with a ring of this number of blocks
  *	send WR_ID SGES		posts a SEND of so many entries; with 4 it has two blocks, with 8 three
  *	list WR_ID		posts a SEND by ibv_post_send
  *	abort COUNT SGES	builds so many, and aborts the batch
@@ -191,9 +191,9 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(list, void *);
 	va_end(list);
 
-	const uint8_t *told = creation(OBJECT_QP, request, argument);
-	if (told)
-		memcpy(&uidx, told + 32, sizeof(uidx));
+	const uint8_t *creation_input = creation(OBJECT_QP, request, argument);
+	if (creation_input)
+		memcpy(&uidx, creation_input + 32, sizeof(uidx));
 	int result = next_ioctl(fd, request, argument);
 	if (!result && request == RDMA_VERBS_IOCTL)
 		answer(argument);
@@ -282,7 +282,7 @@ static void make(void)
 		qp = NULL;
 	}
 	making = false;
-	CHECK("a ring of so many blocks", qp);
+	CHECK("a ring of this number of blocks", qp);
 	connect_to_nowhere();
 }
 
@@ -447,7 +447,7 @@ static void signature(void)
 	printf("signature %s\n", sum == 0xff ? "right" : "wrong");
 }
 
-static void tell_questions(void)
+static void report_questions(void)
 {
 	printf("questions %x\n", questions);
 }
@@ -535,7 +535,7 @@ static void bind_window(void)
 	CHECK("bind_mw", !ibv_bind_mw(qp, window, &bind));
 }
 
-static void tell_window_key(void)
+static void report_window_key(void)
 {
 	printf("window key %s\n", window->rkey == window_key ? "old" : "new");
 }
@@ -630,12 +630,12 @@ int main(void)
 		{"cancel", cancel},
 		{"look", look},
 		{"signature", signature},
-		{"questions", tell_questions},
+		{"questions", report_questions},
 		{"post-meanwhile", post_meanwhile},
 		{"configure", configure},
 		{"errors", errors},
 		{"window", bind_window},
-		{"window-key", tell_window_key},
+		{"window-key", report_window_key},
 		{"raw", raw},
 		{"interleaved", interleaved},
 		{"batch", batch},

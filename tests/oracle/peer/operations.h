@@ -426,9 +426,9 @@ static void post_rare(void)
 			if (wrs[i].opcode == IBV_WR_BIND_MW)
 				wrs[i].bind_mw.mw->rkey = wrs[i].bind_mw.rkey;
 	}
-	tell_result(posted);
-	tell_record(q.dv.dbrec, 8);
-	tell_register();
+	report_result(posted);
+	report_record(q.dv.dbrec, 8);
+	report_register();
 	follow(true);
 	printf("done\n");
 }
@@ -457,7 +457,7 @@ static void signature_error(void)
 	CHECK("mkey_check", !mlx5dv_mkey_check(mkey, &found));
 	printf("post sigerr-%s-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\n", kinds[found.err_type],
 	       found.err.sig.expected_value, found.err.sig.actual_value, found.err.sig.offset);
-	tell_result(-1);
+	report_result(-1);
 	printf("done\n");
 }
 
@@ -476,8 +476,8 @@ static void cancel(void)
 		exit(1);
 	}
 	printf("post cancel-%" PRIx64 "-%x\n", wr_id, count);
-	tell_result(-1);
-	tell_record(q.dv.dbrec, 8);
+	report_result(-1);
+	report_record(q.dv.dbrec, 8);
 	q.head = 0;
 	follow(true);
 	printf("done\n");

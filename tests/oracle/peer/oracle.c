@@ -48,7 +48,7 @@ enum {
 #define MATCH (UVERBS_OBJECT_FLOW << 16 | MLX5_IB_METHOD_CREATE_FLOW)
 
 /* The calls that are told, by object and method. */
-static const uint32_t told_methods[] = {
+static const uint32_t reported_methods[] = {
 	UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_INVOKE_WRITE,
 	UVERBS_OBJECT_DEVICE << 16 | UVERBS_METHOD_GET_CONTEXT,
 	UVERBS_OBJECT_CQ << 16 | UVERBS_METHOD_CQ_CREATE,
@@ -123,7 +123,7 @@ static bool is_output(uint32_t method, uint16_t id)
 }
 
 /* Tells what a rule's counters are, if that is what the driver's part of a call says. */
-static void tell_counted(const struct ib_uverbs_ioctl_hdr *header)
+static void report_counted(const struct ib_uverbs_ioctl_hdr *header)
 {
 	const struct ib_uverbs_attr *driver = NULL;
 	uint64_t command = 0, address;
@@ -147,13 +147,13 @@ static void tell_counted(const struct ib_uverbs_ioctl_hdr *header)
 	printf("\n");
 }
 
-static void tell_call(const struct ib_uverbs_ioctl_hdr *header)
+static void report_call(const struct ib_uverbs_ioctl_hdr *header)
 {
 	const uint32_t method = (uint32_t)header->object_id << 16 | header->method_id;
 	bool known = false;
 
-	for (size_t i = 0; i < sizeof(told_methods) / sizeof(told_methods[0]); i++)
-		known |= told_methods[i] == method;
+	for (size_t i = 0; i < sizeof(reported_methods) / sizeof(reported_methods[0]); i++)
+		known |= reported_methods[i] == method;
 	if (!known)
 		return;
 	printf("call %x/%x\n", header->object_id, header->method_id);
@@ -170,14 +170,14 @@ static void tell_call(const struct ib_uverbs_ioctl_hdr *header)
 		printf("\n");
 	}
 	if (!method)
-		tell_counted(header);
+		report_counted(header);
 	printf("done\n");
 }
 
 /* Whether the firmware is to say that the send queue is drained; nothing was begun of it. */
 static bool drained;
 
-static void tell_drained(const struct ib_uverbs_ioctl_hdr *header)
+static void report_drained(const struct ib_uverbs_ioctl_hdr *header)
 {
 	/* Where query_qp_out has the state. */
 	enum { STATE = 0x18, SQ_DRAINED = 5 };
@@ -203,17 +203,17 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(list, void *);
 	va_end(list);
 
-	const uint8_t *told = creation(OBJECT_QP, request, argument);
-	if (told)
-		memcpy(&user_index, told + 32, sizeof(user_index));
+	const uint8_t *creation_input = creation(OBJECT_QP, request, argument);
+	if (creation_input)
+		memcpy(&user_index, creation_input + 32, sizeof(user_index));
 	const uint8_t *work = creation(OBJECT_WQ, request, argument);
 	if (work)
 		memcpy(&user_index, work + 24, sizeof(user_index));
 	if (listening && request == RDMA_VERBS_IOCTL)
-		tell_call(argument);
+		report_call(argument);
 	int result = next_ioctl(fd, request, argument);
 	if (drained && !result && request == RDMA_VERBS_IOCTL)
-		tell_drained(argument);
+		report_drained(argument);
 	return result;
 }
 
@@ -703,14 +703,14 @@ static int units(uint16_t index)
 }
 
 /* Goes past the requests that were posted. */
-static void follow(bool tell)
+static void follow(bool prints)
 {
 	uint16_t end = send_record();
 
 	while (q.head != end) {
 		int count = units(q.head);
 
-		if (tell) {
+		if (prints) {
 			printf("wqe ");
 			for (int unit = 0; unit < count; unit++)
 				hex(block(q.head + unit / 4) + unit % 4 * UNIT, UNIT);
@@ -741,7 +741,7 @@ static bool is_poison(int at)
 	return true;
 }
 
-static void tell_register(void)
+static void report_register(void)
 {
 	int first = REGISTERS, last = REGISTERS_END;
 
@@ -759,14 +759,14 @@ static void tell_register(void)
 	clear();
 }
 
-static void tell_record(const void *record, size_t length)
+static void report_record(const void *record, size_t length)
 {
 	printf("record ");
 	hex(record, length);
 	printf("\n");
 }
 
-static void tell_result(int posted)
+static void report_result(int posted)
 {
 	if (posted < 0)
 		printf("result posted\n");
@@ -784,9 +784,9 @@ static void post_case(void)
 		read_wr(&wrs[i], sges[i], messages[i]);
 	}
 	poison();
-	tell_result(post(wrs, count));
-	tell_record(q.dv.dbrec, 8);
-	tell_register();
+	report_result(post(wrs, count));
+	report_record(q.dv.dbrec, 8);
+	report_register();
 	follow(true);
 	printf("done\n");
 }
@@ -863,7 +863,7 @@ static void overfull(void)
 
 /* Receives. */
 
-static void tell_scatter(const uint8_t *list, size_t room)
+static void report_scatter(const uint8_t *list, size_t room)
 {
 	for (size_t at = 0; at < room; at += UNIT) {
 		__be32 head[2];
@@ -897,14 +897,14 @@ static void recv_case(void)
 
 	printf("recv %s\n", word());
 	read_receives();
-	tell_result(ibv_post_recv(q.qp, recvs, &bad) ? (int)(bad - recvs) : -1);
-	tell_record(q.dv.dbrec, 8);
+	report_result(ibv_post_recv(q.qp, recvs, &bad) ? (int)(bad - recvs) : -1);
+	report_record(q.dv.dbrec, 8);
 	uint16_t end = be32toh(((volatile __be32 *)q.dv.dbrec)[0]);
 	for (; q.received != end; q.received++) {
 		uint32_t index = q.received & (q.dv.rq.wqe_cnt - 1);
 
 		printf("rwqe ");
-		tell_scatter((uint8_t *)q.dv.rq.buf + index * q.dv.rq.stride, q.dv.rq.stride);
+		report_scatter((uint8_t *)q.dv.rq.buf + index * q.dv.rq.stride, q.dv.rq.stride);
 	}
 	printf("done\n");
 }
@@ -942,9 +942,9 @@ static void srq_case(void)
 	printf("srecv %s\n", word());
 	int count = read_receives();
 	int posted = ibv_post_srq_recv(q.srq, recvs, &bad) ? (int)(bad - recvs) : -1;
-	tell_result(posted);
+	report_result(posted);
 	/* One counter, of four bytes. */
-	tell_record(q.dv_srq.dbrec, 4);
+	report_record(q.dv_srq.dbrec, 4);
 	for (int i = 0; i < (posted < 0 ? count : posted); i++) {
 		uint8_t *wqe = (uint8_t *)q.dv_srq.buf + q.srq_next * q.dv_srq.stride;
 		__be16 next;
@@ -954,7 +954,7 @@ static void srq_case(void)
 		hex(wqe, 2);
 		printf("0000");
 		hex(wqe + 4, 12);
-		tell_scatter(wqe + UNIT, q.dv_srq.stride - UNIT);
+		report_scatter(wqe + UNIT, q.dv_srq.stride - UNIT);
 		q.srq_posted[q.num_srq_posted++] = q.srq_next;
 		q.srq_next = be16toh(next);
 	}

@@ -183,9 +183,9 @@ static void post_packets(void)
 	} else {
 		posted = post(wrs, count);
 	}
-	tell_result(posted);
-	tell_record(q.dv.dbrec, 8);
-	tell_register();
+	report_result(posted);
+	report_record(q.dv.dbrec, 8);
+	report_register();
 	follow(true);
 	printf("done\n");
 }
@@ -247,8 +247,8 @@ static void post_work(void)
 
 	printf("recv %s\n", word());
 	read_receives();
-	tell_result(ibv_post_wq_recv(works[which].wq, recvs, &bad) ? (int)(bad - recvs) : -1);
-	tell_record(dv->dbrec, 8);
+	report_result(ibv_post_wq_recv(works[which].wq, recvs, &bad) ? (int)(bad - recvs) : -1);
+	report_record(dv->dbrec, 8);
 	uint16_t end = be32toh(((volatile __be32 *)dv->dbrec)[0]);
 	for (; works[which].received != end; works[which].received++) {
 		uint32_t index = works[which].received & (dv->wqe_cnt - 1);
@@ -258,7 +258,7 @@ static void post_work(void)
 
 		printf("rwqe ");
 		hex(wqe, head);
-		tell_scatter(wqe + head, dv->stride - head);
+		report_scatter(wqe + head, dv->stride - head);
 	}
 	printf("done\n");
 }
@@ -310,10 +310,10 @@ static void make_hash(void)
 
 /* Rules. */
 
-static void tell_made(const char *label, bool is_made)
+static void report_made(const char *label, bool is_made)
 {
 	printf("post %s\n", label);
-	tell_result(is_made ? -1 : 0);
+	report_result(is_made ? -1 : 0);
 	printf("done\n");
 }
 
@@ -328,7 +328,7 @@ static void count(void)
 {
 	struct ibv_counter_attach_attr attr = {.counter_desc = number(), .index = number()};
 
-	tell_made("count", !ibv_attach_counters_point_flow(counters, &attr, NULL));
+	report_made("count", !ibv_attach_counters_point_flow(counters, &attr, NULL));
 }
 
 #define READ_HEADER(structure, its_type)                                                          \
@@ -419,7 +419,7 @@ static void make_rule(void)
 	rule.attr.size = sizeof(rule.attr) + size;
 	struct ibv_flow *flow = ibv_create_flow(hash_qp ? hash_qp : q.qp, &rule.attr);
 	keep(flow);
-	tell_made(label, flow);
+	report_made(label, flow);
 }
 
 struct parameters {
@@ -459,7 +459,7 @@ static void make_match(void)
 	struct ibv_flow *flow = mlx5dv_create_flow(matcher, parameters, tag ? 2 : 1, actions);
 
 	keep(flow);
-	tell_made(label, flow);
+	report_made(label, flow);
 }
 
 static void unmake(void)

@@ -34,9 +34,9 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(list, void *);
 	va_end(list);
 
-	const void *told = creation(OBJECT_QP, request, argument);
-	if (told)
-		memcpy(&queue, told, sizeof(queue));
+	const void *creation_input = creation(OBJECT_QP, request, argument);
+	if (creation_input)
+		memcpy(&queue, creation_input, sizeof(queue));
 	return next_ioctl(fd, request, argument);
 }
 

@@ -98,30 +98,31 @@ const COMPLETIONS: Name = Name { kind: Kind::Completion, number: 0x40 };
 
 fn all() -> Queues {
     let mut queues = Queues::default();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for call in [cq(), qp(), srq()] {
-        queues.apply(DEVICE, &call, &mut told);
+        queues.apply(DEVICE, &call, &mut reported);
     }
-    let made = told.iter().filter(|event| matches!(event, Event::Made { .. })).count();
-    assert_eq!((made, told.len()), (3, 3), "{told:?}");
+    let made = reported.iter().filter(|event| matches!(event, Event::Made { .. })).count();
+    assert_eq!((made, reported.len()), (3, 3), "{reported:?}");
     queues
 }
 
 fn look(queues: &mut Queues, fake: &Fake) -> Vec<Event> {
-    let mut told = Vec::new();
-    queues.look(fake, &mut told);
-    told
+    let mut reported = Vec::new();
+    queues.look(fake, &mut reported);
+    reported
 }
 
 fn apply(queues: &mut Queues, call: QueueCall) -> Vec<Event> {
-    let mut told = Vec::new();
-    queues.apply(DEVICE, &call, &mut told);
-    told
+    let mut reported = Vec::new();
+    queues.apply(DEVICE, &call, &mut reported);
+    reported
 }
 
 /// Which queue each event is of, and its index.
-fn places(told: &[Event]) -> Vec<(Name, u32)> {
-    told.iter()
+fn places(reported: &[Event]) -> Vec<(Name, u32)> {
+    reported
+        .iter()
         .filter_map(|event| match event {
             Event::Posted { name, index, .. } | Event::Completed { name, index, .. } => {
                 Some((*name, *index))
@@ -168,9 +169,9 @@ fn a_queue_that_was_destroyed_is_not_looked_at() {
     let end = |object: u16, handle| QueueCall::End(EndedQueue { object: object.into(), handle });
     // Neither one of another kind with this handle, nor one of another device.
     assert_eq!(apply(&mut queues, end(object::CQ, 2)), []);
-    let mut told = Vec::new();
-    queues.apply(DEVICE + 1, &end(object::QP, 2), &mut told);
-    assert_eq!(told, []);
+    let mut reported = Vec::new();
+    queues.apply(DEVICE + 1, &end(object::QP, 2), &mut reported);
+    assert_eq!(reported, []);
     assert_eq!(apply(&mut queues, end(object::QP, 2)), [Event::Ended { name: SEND }]);
     fake.send(0);
     fake.complete(0, 1);
@@ -203,9 +204,9 @@ fn a_shared_queue_is_not_followed_after_a_completion_of_its_own() {
     assert_eq!(places(&look(&mut queues, &fake)), [(name, 0), (COMPLETIONS, 0)]);
     fake.complete(1, 0x33);
     post(3);
-    let told = look(&mut queues, &fake);
-    assert_eq!(places(&told), [(COMPLETIONS, 1)]);
-    assert_eq!(told[0], Event::Hidden { name, count: 1 });
+    let reported = look(&mut queues, &fake);
+    assert_eq!(places(&reported), [(COMPLETIONS, 1)]);
+    assert_eq!(reported[0], Event::Hidden { name, count: 1 });
 }
 
 /// A work queue whose receives four packets can share, and one whose receives each take one.
@@ -229,8 +230,8 @@ fn work_queues() -> [QueueCall; 2] {
 fn a_queue_pair_without_receives_says_so() {
     let QueueCall::Qp(made) = qp() else { unreachable!("it is one") };
     let none = MadeQp { receives: 0, receive_size: 1, ..made };
-    let told = apply(&mut all(), QueueCall::Qp(none));
-    let Some(Event::Made { about, .. }) = told.first() else { panic!("{told:?}") };
+    let reported = apply(&mut all(), QueueCall::Qp(none));
+    let Some(Event::Made { about, .. }) = reported.first() else { panic!("{reported:?}") };
     assert!(about.ends_with(" send blocks, no receives"), "{about}");
 }
 
@@ -239,11 +240,11 @@ fn packets_are_known_by_the_queue_that_they_came_to() {
     let (mut queues, fake) = (all(), Fake::new());
     let QueueCall::Qp(connected) = qp() else { unreachable!("it is one") };
     let raw = MadeQp { handle: 6, number: 0x49, kind: 8, user_index: 0x46, ..connected };
-    let mut told = apply(&mut queues, QueueCall::Qp(raw));
+    let mut reported = apply(&mut queues, QueueCall::Qp(raw));
     for call in work_queues() {
-        told.extend(apply(&mut queues, call));
+        reported.extend(apply(&mut queues, call));
     }
-    let about = told.iter().map(|event| match event {
+    let about = reported.iter().map(|event| match event {
         Event::Made { about, .. } => about.as_str(),
         other => panic!("{other:?}"),
     });
@@ -273,8 +274,8 @@ fn packets_are_known_by_the_queue_that_they_came_to() {
     let mut queues = all();
     let [strided, _] = work_queues();
     queues.apply(DEVICE + 1, &strided, &mut Vec::new());
-    let told = look(&mut queues, &fake);
-    assert!(told.iter().all(|event| matches!(event, Event::Completed { packets: None, .. })));
+    let reported = look(&mut queues, &fake);
+    assert!(reported.iter().all(|event| matches!(event, Event::Completed { packets: None, .. })));
 }
 
 #[test]
@@ -290,9 +291,9 @@ fn completions_are_compressed_as_the_call_says() {
         assert_eq!(compression(format), compressed, "{format}");
     }
     let QueueCall::Cq(made) = cq() else { unreachable!("it is one") };
-    let told = apply(&mut Queues::default(), QueueCall::Cq(MadeCq { compressed: 4, ..made }));
+    let reported = apply(&mut Queues::default(), QueueCall::Cq(MadeCq { compressed: 4, ..made }));
     let about = "8 completions of 64 bytes, compressed with checksum and stride index".to_owned();
-    assert_eq!(told, [Event::Made { name: COMPLETIONS, about }]);
+    assert_eq!(reported, [Event::Made { name: COMPLETIONS, about }]);
 }
 
 #[test]
@@ -323,15 +324,15 @@ fn a_ring_that_is_gone_is_told_once_and_the_others_go_on() {
 
 #[test]
 fn a_device_whose_descriptor_was_closed_lives_on_under_a_copy() {
-    let (mut queues, mut told) = (Queues::default(), Vec::new());
-    queues.apply(DEVICE, &cq(), &mut told);
-    queues.apply(DEVICE + 1, &qp(), &mut told);
+    let (mut queues, mut reported) = (Queues::default(), Vec::new());
+    queues.apply(DEVICE, &cq(), &mut reported);
+    queues.apply(DEVICE + 1, &qp(), &mut reported);
     queues.renumber(DEVICE, 30);
     assert!(!queues.has_device(DEVICE) && queues.has_device(30) && queues.has_device(DEVICE + 1));
-    told.clear();
+    reported.clear();
     // The file that is closed under the old number is another one.
-    queues.apply(DEVICE, &QueueCall::Closed(Default::default()), &mut told);
-    assert_eq!(told, []);
-    queues.apply(30, &QueueCall::Closed(Default::default()), &mut told);
-    assert_eq!(told, [Event::Ended { name: Name { kind: Kind::Completion, number: 0x40 } }]);
+    queues.apply(DEVICE, &QueueCall::Closed(Default::default()), &mut reported);
+    assert_eq!(reported, []);
+    queues.apply(30, &QueueCall::Closed(Default::default()), &mut reported);
+    assert_eq!(reported, [Event::Ended { name: Name { kind: Kind::Completion, number: 0x40 } }]);
 }

@@ -343,22 +343,22 @@ fn a_compressed_run_is_taken_apart() {
     title.byte_count = 10.into();
     title.sop_drop_qpn = 0x48.into();
     fake.put(RING, title.as_bytes());
-    for told in 0..10_u32 {
-        let slot = if told < 8 { 1 } else { 8 };
+    for reported in 0..10_u32 {
+        let slot = if reported < 8 { 1 } else { 8 };
         let opcode = Opcode::RdmaWrite as u32;
         let mini = MiniCqe {
-            unique: ((told + 100) << MiniCqe::COUNTER_SHIFT | opcode << MiniCqe::OPCODE_SHIFT)
+            unique: ((reported + 100) << MiniCqe::COUNTER_SHIFT | opcode << MiniCqe::OPCODE_SHIFT)
                 .into(),
-            byte_count: told.into(),
+            byte_count: reported.into(),
         };
-        fake.put(RING + slot * 64 + u64::from(told % 8) * 8, mini.as_bytes());
+        fake.put(RING + slot * 64 + u64::from(reported % 8) * 8, mini.as_bytes());
     }
     let moved = ring.look(&fake, &no_strides).expect("readable");
     assert_eq!(indices(&moved), (0..10).collect::<Vec<_>>());
-    for (told, bytes) in &moved.entries {
+    for (reported, bytes) in &moved.entries {
         let cqe = Cqe::read_from_bytes(bytes).expect("a descriptor");
-        assert_eq!(u32::from(cqe.wqe_counter.get()), told + 100);
-        assert_eq!(cqe.byte_count.get(), *told);
+        assert_eq!(u32::from(cqe.wqe_counter.get()), reported + 100);
+        assert_eq!(cqe.byte_count.get(), *reported);
         assert_eq!(cqe.sop_drop_qpn.get(), (Opcode::RdmaWrite as u32) << 24 | 0x48);
         assert_eq!(cqe.op_own & FORMAT_MASK, 0);
     }
@@ -383,39 +383,39 @@ fn run_of_packets(format: MiniFormat, minis: &[[u8; 8]; 10]) -> (Fake, Completio
     title[60..62].copy_from_slice(&500_u16.to_be_bytes());
     title[63] = 0x2c;
     fake.put(RING, &title);
-    for (told, mini) in (0..).zip(minis) {
-        let slot = if told < 8 { 1 } else { 8 };
-        fake.put(RING + slot * 64 + told % 8 * 8, mini);
+    for (reported, mini) in (0..).zip(minis) {
+        let slot = if reported < 8 { 1 } else { 8 };
+        fake.put(RING + slot * 64 + reported % 8 * 8, mini);
     }
     (fake, CompletionRing::new(place(16, 64), Some(format)))
 }
 
 /// Index, counter and the number of strides of each, and the number of lost ones.
 fn counters(moved: &Moved) -> (Vec<(u32, u16, u16)>, u64) {
-    let told = moved.entries.iter().map(|(index, bytes)| {
+    let reported = moved.entries.iter().map(|(index, bytes)| {
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         (*index, half(60), half(44))
     });
-    (told.collect(), moved.lost)
+    (reported.collect(), moved.lost)
 }
 
 #[test]
 fn strides_of_a_run_are_told_or_follow_each_other() {
     // Two strides each, but three of the third; the first ones as the device reports them.
-    let taken = |told: u8| if told == 2 { 3 } else { 2 };
-    let minis: [[u8; 8]; 10] = std::array::from_fn(|told| {
-        [0xbe, told as u8, 0x01, 7 * told as u8, 0, taken(told as u8), 0, 60]
+    let taken = |reported: u8| if reported == 2 { 3 } else { 2 };
+    let minis: [[u8; 8]; 10] = std::array::from_fn(|reported| {
+        [0xbe, reported as u8, 0x01, 7 * reported as u8, 0, taken(reported as u8), 0, 60]
     });
     let strides = |index| index == 0x33;
     let indices = 0..10_u32;
-    let told: Vec<_> =
+    let reported: Vec<_> =
         indices.clone().map(|at| (at, 0x100 + 7 * at as u16, taken(at as u8).into())).collect();
     let follow = [500, 502, 504, 507, 509, 511, 513, 515, 517, 519];
     let following: Vec<_> =
         indices.clone().map(|at| (at, follow[at as usize], taken(at as u8).into())).collect();
     let counted: Vec<_> = indices.map(|at| (at, 500 + at as u16, taken(at as u8).into())).collect();
     for (format, of_strides, of_others) in [
-        (MiniFormat::ChecksumStride, &told, &counted),
+        (MiniFormat::ChecksumStride, &reported, &counted),
         (MiniFormat::Checksum, &following, &counted),
         (MiniFormat::Hash, &following, &counted),
     ] {
@@ -423,10 +423,10 @@ fn strides_of_a_run_are_told_or_follow_each_other() {
         let moved = ring.look(&fake, &strides).expect("readable");
         assert_eq!(counters(&moved), (of_strides.clone(), 0), "{format:?}");
         // The hash or the checksum is its own, and no field marks it as compressed.
-        for (told, (_, bytes)) in (0..).zip(&moved.entries) {
+        for (reported, (_, bytes)) in (0..).zip(&moved.entries) {
             let (hash, sum): ([u8; 4], [u8; 2]) = match format {
-                MiniFormat::Hash => ([0xbe, told, 0x01, 7 * told], [0, 0]),
-                _ => ([0; 4], [0xbe, told]),
+                MiniFormat::Hash => ([0xbe, reported, 0x01, 7 * reported], [0, 0]),
+                _ => ([0; 4], [0xbe, reported]),
             };
             assert_eq!((&bytes[12..16], &bytes[20..22]), (&hash[..], &sum[..]), "{format:?}");
             assert_eq!((bytes[47], bytes[63]), (60, 0x20));
@@ -447,12 +447,12 @@ fn of_a_run_that_was_passed_the_ends_of_whole_arrays_are_lost() {
     }
     consumed(&fake, 10);
     let moved = ring.look(&fake, &|_| true).expect("readable");
-    let (told, lost) = counters(&moved);
+    let (reported, lost) = counters(&moved);
     assert_eq!(
-        told.iter().map(|(index, ..)| *index).collect::<Vec<_>>(),
+        reported.iter().map(|(index, ..)| *index).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5, 6, 8, 9]
     );
-    assert_eq!((told[7].1, lost), (508, 1));
+    assert_eq!((reported[7].1, lost), (508, 1));
 }
 
 #[test]
