@@ -1,25 +1,6 @@
 /* Posts to shallow queues, and to a full one: src/rounds/depth.rs does the same. */
 #include "peer.h"
 
-OPERATION int peer_post_send_deep(struct ibv_qp *qp, uint64_t remote, uint32_t rkey, void *bytes,
-				  uint32_t length, uint64_t wr_id)
-{
-	struct ibv_sge sge;
-	struct ibv_send_wr wr, *bad;
-
-	sge.addr = (uintptr_t)bytes;
-	sge.length = length;
-	wr.wr_id = wr_id;
-	wr.next = NULL;
-	wr.sg_list = &sge;
-	wr.num_sge = 1;
-	wr.opcode = IBV_WR_RDMA_WRITE;
-	wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
-	wr.wr.rdma.remote_addr = remote;
-	wr.wr.rdma.rkey = rkey;
-	return ibv_post_send(qp, &wr, &bad);
-}
-
 static void *open_deep(const struct bench_machine *machine, int single_threaded, uint32_t depth)
 {
 	struct options options = { IBV_QPT_RC, 0, single_threaded, 0, depth, ENTRIES, 0 };
@@ -48,7 +29,7 @@ static void *open_full(const struct bench_machine *machine, int single_threaded)
 	struct state *s = open_deep(machine, single_threaded, ROUND);
 	uint64_t i = 0;
 
-	while (!peer_post_send_deep(s->qp, s->remotes[i % ROUND], s->rkey, s->bytes, s->length, i))
+	while (!peer_post_send_inline8(s->qp, s->remotes[i % ROUND], s->rkey, s->bytes, s->length, i))
 		i++;
 	return s;
 }
@@ -70,14 +51,14 @@ static void posted_to_full(void *state, uint32_t calls)
 	(void)state, (void)calls;
 }
 
-CALLS(post_send_deep, 0,
-      peer_post_send_deep(s->qp, s->remotes[k], s->rkey, s->bytes, s->length, i))
+CALLS(post_send_inline8, 0,
+      peer_post_send_inline8(s->qp, s->remotes[k], s->rkey, s->bytes, s->length, i))
 
 bench_cases depth_cases = {
-	CASE("post_depth1", "post_send", post_send_deep, 1, 1, open_depth1, nothing, posted),
-	CASE("post_depth2", "post_send", post_send_deep, 2, 1, open_depth2, nothing, posted),
-	CASE("post_depth4", "post_send", post_send_deep, 4, 1, open_depth4, nothing, posted),
-	CASE("post_full64", "post_send", post_send_deep, 1, 1, open_full, prepare_full,
+	CASE("post_depth1", "post_send", post_send_inline8, 1, 1, open_depth1, nothing, posted),
+	CASE("post_depth2", "post_send", post_send_inline8, 2, 1, open_depth2, nothing, posted),
+	CASE("post_depth4", "post_send", post_send_inline8, 4, 1, open_depth4, nothing, posted),
+	CASE("post_full64", "post_send", post_send_inline8, 1, 1, open_full, prepare_full,
 	     posted_to_full),
 	{},
 };

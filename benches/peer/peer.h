@@ -64,6 +64,9 @@ void connect_qp(const struct state *s, struct ibv_qp *qp, uint32_t dest);
 
 /* Work before and after the measured operations; it uses none of them. */
 void post(struct state *s, uint64_t wr_id, enum ibv_wr_opcode opcode);
+/* One signaled request of the length, inline (post.c). */
+int peer_post_send_inline8(struct ibv_qp *qp, uint64_t remote, uint32_t rkey, void *bytes,
+			   uint32_t length, uint64_t wr_id);
 int drain(struct ibv_cq *cq);
 void complete(struct state *s, uint32_t count);
 void refill(struct state *s);
