@@ -11,8 +11,9 @@ use mlx5::{
     RetryCount, SendFlags, Sge, devices_on,
 };
 use mlx5_prm::cqe::{CqeOpcode, ErrorCqe, SOLICITED};
+use mlx5_prm::ethernet::{EthernetSegment, InlineMode};
 use mlx5_prm::umr::{MkeyContextSegment, UmrControlSegment, umr_flags};
-use mlx5_prm::wqe::{ControlSegment, Opcode, control_flags};
+use mlx5_prm::wqe::{ControlSegment, DataSegment, Opcode, control_flags};
 use mlx5_sim::{PortConfig, SimConfig, Simulator};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use serde_json::Value;
@@ -111,6 +112,7 @@ const SITUATIONS: &[(&str, &str, Situation, usize)] = &[
     ("lore-odp-revoked", "", umr_of_a_key_that_is_gone, 0),
     ("lore-odp-unaligned", "", umr_of_a_key_that_is_too_small, 0),
     ("dpdk-caladan-28", "", packet_with_a_key_that_is_none, 0),
+    ("lore-cx4lx-inline", "", packet_without_the_headers_that_the_device_demands, 0),
 ];
 
 /// Records with codes, of situations that the simulated device is not in, and why.
@@ -118,7 +120,6 @@ const NOT_SIMULATED: &[(&str, &str)] = &[
     ("perftest-140", "the model has one failure of PCIe (hardware 0x02), real ones have more"),
     ("libfabric-6733", "the model has one failure of PCIe (hardware 0x02), real ones have more"),
     ("lore-shampo-64k", "the model splits no headers from data; the type byte 0x01 is of that"),
-    ("lore-cx4lx-inline", "the driver posts no packet without the headers that the device demands"),
     ("ucx-857", "the device fetched a stale WQE (weak ordering); its contents are unknown"),
     ("ucx-3618", "why the UD request was refused is not in the thread"),
     ("ucx-6808a", "why the UD requests were refused is not in the thread"),
@@ -475,9 +476,13 @@ struct Station {
 
 const GROUP: [u8; 6] = [0x01, 0x50, 0x56, 0x19, 0x20, 0xa7];
 
-fn ethernet() -> Simulator {
-    let config = SimConfig::new().ports([PortConfig::ROCE]).raw_packets(true);
+fn ethernet_of(config: SimConfig) -> Simulator {
+    let config = config.ports([PortConfig::ROCE]).raw_packets(true);
     Simulator::new(config.devices(2).step(true).checked_memory(true))
+}
+
+fn ethernet() -> Simulator {
+    ethernet_of(SimConfig::new())
 }
 
 fn station(machine: &Simulator, device: usize) -> Station {
@@ -506,6 +511,24 @@ fn packet_past_the_region() -> Vec<ErrorCqe> {
 
 fn packet_with_a_key_that_is_none() -> Vec<ErrorCqe> {
     packet_sent(|sge| Sge { lkey: NO_KEY, ..sge })
+}
+
+/// As a raw WQE, because the driver copies the headers of each packet.
+fn packet_without_the_headers_that_the_device_demands() -> Vec<ErrorCqe> {
+    let machine = ethernet_of(SimConfig::new().inline_mode(InlineMode::L2));
+    let mut station = station(&machine, 0);
+    let sge = station.memory.sge(..64).unwrap();
+    let data = DataSegment {
+        byte_count: sge.length.into(),
+        lkey: sge.lkey.into(),
+        address: sge.addr.into(),
+    };
+    let body = [EthernetSegment::default().as_bytes(), data.as_bytes()].concat();
+    let wqe = raw(Opcode::Send as u8, 0, &body);
+    // SAFETY: the simulated device is to refuse it.
+    let wqe = unsafe { RawWqe::new(&wqe) }.unwrap();
+    station.qp.post(|batch| batch.wr(1, SendFlags::SIGNALED).raw_wqe(wqe)).unwrap();
+    errors(&machine, 0, &mut station.send_cq)
 }
 
 fn packet_received_with_a_released_key() -> Vec<ErrorCqe> {
