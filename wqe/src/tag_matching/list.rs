@@ -101,7 +101,7 @@ impl TagList {
                 // fewer than `max_ops` operations are outstanding, checked above.
                 unsafe { write_scatter(slot.byte_add(UNITS * UNIT), add.sges, Self::MAX_SGE)? };
                 units += Self::MAX_SGE;
-                let full = PostError::TagListFull { max: state.max_tags() };
+                let full = PostError::TagListFull { max: self.records.max_tags() };
                 let (place, generation, next) = state.list(add.recv_wr_id).ok_or(full)?;
                 wr.handle = Some(TagHandle { list: self.id, generation, place });
                 segment.index.set(next);

@@ -32,6 +32,9 @@ pub enum TagCompletion {
 pub struct TagRecords {
     state: Lock<TagState>,
     receives: Arc<SharedReceiveRecords>,
+    /// The maximum number of tags on the list. Outside the lock, which another thread may have held
+    /// when this process was forked.
+    max_tags: u32,
 }
 
 /// The tags and the outstanding operations of a list.
@@ -124,12 +127,12 @@ impl TagRecords {
             unexpected: 0,
             synchronised: 0,
         };
-        Self { state: Lock::new(state), receives }
+        Self { state: Lock::new(state), receives, max_tags: tags }
     }
 
     /// The maximum number of tags on the list.
     pub fn max_tags(&self) -> u32 {
-        self.state().max_tags()
+        self.max_tags
     }
 
     pub(super) fn state(&self) -> LockGuard<'_, TagState> {
@@ -197,10 +200,6 @@ impl TagRecords {
 }
 
 impl TagState {
-    pub(super) fn max_tags(&self) -> u32 {
-        self.places.len() as u32 - 1
-    }
-
     /// Owner: takes a free place for a tag. Returns it, its generation, and the place of the next
     /// tag. `None` if the list is full.
     pub(super) fn list(&mut self, recv_wr_id: u64) -> Option<(u16, u32, u16)> {
