@@ -29,6 +29,9 @@ struct bench_case {
 	void (*prepare)(void *state, uint64_t first, uint32_t calls);
 	void (*call)(void *state, uint64_t first, uint32_t calls);
 	void (*finish)(void *state, uint32_t calls);
+	/* In place of `call`: alternates calls with work that is not timed, and returns the
+	 * nanoseconds of the calls. */
+	uint64_t (*timed)(void *state, uint64_t first, uint32_t calls);
 };
 
 /* A table of cases; the last one has no name. */

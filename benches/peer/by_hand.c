@@ -445,7 +445,7 @@ BY_HAND_CALLS(poll_empty, 0, by_hand_poll_empty(h, &s->sum))
 
 #define BY_HAND(name, operation, operations, prepare, finish)                                     \
 	{ name,    "by-hand",         "by_hand_" #operation, ROUND / operations, operations,      \
-	  open_by_hand, prepare, calls_##operation, finish }
+	  open_by_hand, prepare, calls_##operation, finish, 0 }
 
 bench_cases by_hand_cases = {
 	BY_HAND("post_inline8", post_inline8, 1, nothing, posted_by_hand),

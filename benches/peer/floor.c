@@ -331,7 +331,7 @@ CALLS(poll_empty, 0, floor_poll_empty(f, &f->sum))
 
 #define CASE(name, operation, operations, prepare)                                               \
 	{ name, "floor", "floor_" #operation, ROUND / operations, operations, open_floor,        \
-	  prepare, calls_##operation, finish }
+	  prepare, calls_##operation, finish, 0 }
 
 bench_cases floor_cases = {
 	CASE("post_inline8", post_inline, 1, nothing),

@@ -123,8 +123,8 @@ CALLS(poll_many_compressed, BATCH, floor_poll_many_compressed(f, BATCH, &f->sum)
 
 bench_cases floor_compressed_cases = {
 	{ "poll1_compressed", "floor", "floor_poll_one_compressed", ROUND, 1, open_floor, prepare_run,
-	  calls_poll_one_compressed, finish },
+	  calls_poll_one_compressed, finish, 0 },
 	{ "poll16_compressed", "floor", "floor_poll_many_compressed", ROUND / BATCH, BATCH, open_floor,
-	  prepare_run, calls_poll_many_compressed, finish },
+	  prepare_run, calls_poll_many_compressed, finish, 0 },
 	{},
 };

@@ -154,10 +154,10 @@ CALLS(receive_packets, BURST, floor_receive_packets(f, &f->pieces[k * BURST], i,
 
 bench_cases floor_ethernet_cases = {
 	{ "eth_send32", "floor", "floor_send_packets", 1, BURST, open_floor, prepare_send,
-	  calls_send_packets, nothing },
+	  calls_send_packets, nothing, 0 },
 	{ "eth_send32_multi", "floor", "floor_send_multi", 1, BURST, open_floor, prepare_multi,
-	  calls_send_multi, nothing },
+	  calls_send_multi, nothing, 0 },
 	{ "eth_recv32", "floor", "floor_receive_packets", ROUND / BURST, BURST, open_floor,
-	  prepare_packets, calls_receive_packets, nothing },
+	  prepare_packets, calls_receive_packets, nothing, 0 },
 	{},
 };

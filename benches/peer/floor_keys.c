@@ -255,10 +255,10 @@ BENCH_CALLS(cancel_set, SET, floor_cancel_set(p, p->wr_ids, SET), struct pending
 
 bench_cases floor_keys_cases = {
 	{ "mkey_configure", "floor", "floor_mkey_configure", ROUND, 1, open_floor, nothing_before,
-	  calls_mkey_configure, configured },
+	  calls_mkey_configure, configured, 0 },
 	{ "cancel_1_of_1000", "floor", "floor_cancel_one", ONES, 1, open_pending, prepare_few,
-	  calls_cancel_one, nothing },
+	  calls_cancel_one, nothing, 0 },
 	{ "cancel_64_of_4096", "floor", "floor_cancel_set", 1, 1, open_pending, prepare_many,
-	  calls_cancel_set, nothing },
+	  calls_cancel_set, nothing, 0 },
 	{},
 };

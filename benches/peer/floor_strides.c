@@ -274,8 +274,8 @@ CALLS(forward_strides, BURST, floor_forward_strides(s, s->addresses, s->addresse
 
 bench_cases floor_strides_cases = {
 	{ "eth_recv32_multi", "floor", "floor_receive_strides", 1, BURST, open_strided,
-	  prepare_strides, calls_receive_strides, nothing },
+	  prepare_strides, calls_receive_strides, nothing, 0 },
 	{ "eth_forward32", "floor", "floor_forward_strides", 1, BURST, open_strided,
-	  prepare_forward, calls_forward_strides, forwarded },
+	  prepare_forward, calls_forward_strides, forwarded, 0 },
 	{},
 };

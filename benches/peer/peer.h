@@ -92,6 +92,6 @@ void polled(void *state, uint32_t calls);
 
 #define CASE(name, who, operation, calls, operations, open, prepare, finish)        \
 	{ name, WHO who, "peer_" #operation, calls, operations, open,   \
-	  prepare, calls_##operation, finish }
+	  prepare, calls_##operation, finish, 0 }
 
 #endif

@@ -76,7 +76,7 @@ static void calls_post_recv_list(void *state, uint64_t first, uint32_t calls)
 bench_cases receive_cases = {
 	CASE("post_recv1", "post_recv", post_recv, ROUND, 1, open_plain, prepare_ones, received),
 	{ "post_recv16", WHO "post_recv", "peer_post_recv", ROUND / BATCH, BATCH,
-	  open_plain, prepare_batches, calls_post_recv_list, received_batches },
+	  open_plain, prepare_batches, calls_post_recv_list, received_batches, 0 },
 	CASE("post_srq_recv1", "post_srq_recv", post_srq_recv, ROUND, 1, open_shared, prepare_ones,
 	     received),
 	{},

@@ -346,7 +346,7 @@ static void *open_ends(const struct bench_machine *machine, int single_threaded)
 }
 
 #define CASE(name, operation, prepare, finish) \
-	{ name, "ucx", "ucx_" #operation, ROUND, 1, open_ends, prepare, calls_##operation, finish }
+	{ name, "ucx", "ucx_" #operation, ROUND, 1, open_ends, prepare, calls_##operation, finish, 0 }
 
 static bench_cases ucx_cases = {
 	CASE("post_inline8", put_short, prepare, finish),

@@ -45,8 +45,10 @@ struct Case {
     operations: u32,
     open: Open,
     prepare: unsafe extern "C" fn(*mut c_void, u64, u32),
-    call: unsafe extern "C" fn(*mut c_void, u64, u32),
+    /// Absent if there is `timed`.
+    call: Option<unsafe extern "C" fn(*mut c_void, u64, u32)>,
     finish: unsafe extern "C" fn(*mut c_void, u32),
+    timed: Option<unsafe extern "C" fn(*mut c_void, u64, u32) -> u64>,
 }
 
 type MemoryOpen = unsafe extern "C" fn(*const PeerMachine) -> *mut c_void;
@@ -267,14 +269,17 @@ fn round(
             // runs at the same time.
             unsafe {
                 (case.prepare)(state, first, calls);
-                let nanoseconds = if latency::is_sampled() {
-                    latency::sample(calls as usize, |k| {
-                        (case.call)(state, first + k as u64, 1);
-                        true
-                    });
-                    0
-                } else {
-                    time(|| (case.call)(state, first, calls))
+                let nanoseconds = match (case.timed, case.call) {
+                    (Some(timed), _) => timed(state, first, calls),
+                    (None, Some(call)) if latency::is_sampled() => {
+                        latency::sample(calls as usize, |k| {
+                            call(state, first + k as u64, 1);
+                            true
+                        });
+                        0
+                    }
+                    (None, Some(call)) => time(|| call(state, first, calls)),
+                    (None, None) => panic!("{} has no function", text(case.name)),
                 };
                 (case.finish)(state, calls);
                 nanoseconds
