@@ -25,8 +25,8 @@ impl Peer<'_> {
     pub(crate) fn run(&self, commands: &[impl Display]) -> Result<Vec<Event>, Failure> {
         let mut process = Process::new(self.program);
         process.env("LD_PRELOAD", self.library).env("MLX5_SIM", &self.machine);
-        // rdma-core's cancel reads heads of blocks that it never writes. Fresh memory that is filled
-        // with a value that no head has makes these misses repeatable.
+        // rdma-core's cancel reads heads of blocks that it never writes. Fresh memory that is
+        // filled with a value that no head has makes these misses repeatable.
         process.env("MALLOC_PERTURB_", "90");
         for (name, _) in std::env::vars_os() {
             // A setting that the user made for other programs would change this one's output.
