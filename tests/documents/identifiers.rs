@@ -137,7 +137,7 @@ fn every_name_in_a_document_exists() {
             known.extend(words(&text).map(str::to_owned));
         }
     }
-    let mut unknown = Vec::new();
+    let (mut unknown, mut count) = (Vec::new(), 0);
     let mut used = BTreeSet::new();
     for path in documents {
         if GENERATED.iter().any(|name| path.ends_with(name)) {
@@ -145,6 +145,7 @@ fn every_name_in_a_document_exists() {
         }
         let text = fs::read_to_string(&path).unwrap();
         for (line, name) in names(&text) {
+            count += 1;
             if known.contains(name) {
                 continue;
             }
@@ -157,6 +158,7 @@ fn every_name_in_a_document_exists() {
         }
     }
     let unused: Vec<_> = ELSEWHERE.iter().filter(|name| !used.contains(**name)).collect();
+    assert!(count > 1000, "the documents have more than {count} names");
     assert!(unknown.is_empty(), "no such name in the tree:\n{}", unknown.join("\n"));
     assert!(unused.is_empty(), "no document needs these names of other projects: {unused:?}");
 }
