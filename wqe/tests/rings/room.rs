@@ -48,6 +48,23 @@ fn a_request_fits_if_its_own_blocks_do() {
     assert_eq!(post(&mut bed, SIGNALED, 1), full(0, 1));
 }
 
+/// Each request retires itself, so none needs room after it, whatever its own flag says.
+#[test]
+fn queue_that_signals_all_requests_is_filled_to_its_last_block_with_either_flag() {
+    let spec = Spec { requests: 4, sges: 14, signal_all: true, ..Spec::default() };
+    for flags in [SIGNALED, UNSIGNALED] {
+        let mut bed = Bed::<Rc>::new(spec);
+        for lap in 0..3 {
+            for request in 0..16 {
+                assert_eq!(post(&mut bed, flags, 1), Ok(()), "{flags:?}: {request}");
+            }
+            assert_eq!(post(&mut bed, SIGNALED, 1), full(0, 1));
+            assert_eq!(post(&mut bed, UNSIGNALED, 1), full(0, 1));
+            bed.retire(lap * 16 + 15).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_queue_holds_as_many_requests_as_it_has_blocks() {
     let mut bed = bed();
